@@ -1,0 +1,162 @@
+"""What a match's log is made of.
+
+Events are facts, written once. A field may be added with a default; a change of meaning raises
+`SCHEMA` and adds an upcaster in `store/codec.py`, so that old logs stay readable for ever.
+Hashes are lower-case hex of SHA-256. `views` has one hash per seat (see `runtime/fold.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from games.questions import Answer, Question
+
+SCHEMA = 1
+
+Fallback = Literal["pause", "pass", "random", "previous"]
+"""What a match does when a decision cannot be had: stop and wait to be resumed, take the game's
+`pass` option, draw with the match's seed, or repeat the seat's previous action if still legal."""
+
+How = Literal["agent", "decision", "forced", "fallback"]
+"""Who chose: an agent's own code, the answer of a decision, no choice at all, a fallback."""
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    pass
+
+
+class MatchStarted(_Event, tag="match_started"):
+    """Version 0 of every match: all that a replay needs besides the code."""
+
+    game: str
+    rules_version: int
+    layout_version: int
+    seats: tuple[str, ...]
+    """The agent of each seat, as it was named."""
+    seed: int
+    fallback: Fallback
+    overflow: Literal["stop", "rebase"]
+    deadline_s: float
+    window: int | None
+    """Tokens that a record may have; None when no seat asks a model."""
+    state_hash: str
+    views: tuple[str, ...]
+
+
+class ChanceDrawn(_Event, tag="chance_drawn"):
+    """Chance moved. `draw` is the number in [0, 1) from the match's seed that chose `outcome`."""
+
+    outcome: str
+    draw: float
+    state_hash: str
+    views: tuple[str, ...]
+
+
+class DecisionRequested(_Event, tag="decision_requested"):
+    """A question is about to be asked; the log is the outbox. The state's text is re-derived."""
+
+    decision: str
+    seat: int
+    part: int
+    """Which part of a factored action is asked for; 0 otherwise."""
+    questions: tuple[Question, ...]
+    form: Literal["independent", "joint"]
+    record: Literal["neutral", "release"]
+    public_end: int
+    length: int
+    """Bytes of the request."""
+    sha256: str
+    deadline_s: float
+    fallback: Fallback
+    bundle: str
+
+
+class DecisionAnswered(_Event, tag="decision_answered"):
+    """The one answer that counts for a decision. `answers` follow the request's questions."""
+
+    decision: str
+    attempt: int
+    answers: tuple[Answer, ...]
+    tokens_read: int
+    tokens_reused: int
+    queue_ms: float
+    engine_ms: float
+    total_ms: float
+    """From before the request was published to after its answer had come."""
+    fingerprint: str
+
+
+class DecisionFailed(_Event, tag="decision_failed"):
+    """No answer will be waited for any more: expired, refused, no worker, engine failed."""
+
+    decision: str
+    code: str
+    message: str
+
+
+class AnswerDiscarded(_Event, tag="answer_discarded"):
+    """An answer came that changes nothing."""
+
+    decision: str
+    reason: Literal["late", "duplicate", "unknown"]
+
+
+class ActionRefused(_Event, tag="action_refused"):
+    """An agent named an action that is not legal; its turn is not consumed."""
+
+    seat: int
+    action: str
+    message: str
+
+
+class TurnTaken(_Event, tag="turn_taken"):
+    """A seat acted. `draw` is the policy's number in [0, 1), where one was drawn."""
+
+    seat: int
+    action: str
+    how: How
+    state_hash: str
+    views: tuple[str, ...]
+    decision: str | None = None
+    draw: float | None = None
+    note: str = ""
+    """Why, for a fallback."""
+
+
+class EpochStarted(_Event, tag="epoch_started"):
+    """The text was started anew because the next record would not have fitted the window."""
+
+    epoch: int
+    state_hash: str
+    views: tuple[str, ...]
+
+
+class MatchPaused(_Event, tag="match_paused"):
+    """Fallback `pause`: nothing goes on until the match is resumed."""
+
+    reason: str
+
+
+class MatchEnded(_Event, tag="match_ended"):
+    """The rules ended the match (`terminated`), or it was cut (`truncated`, with the reason)."""
+
+    end: Literal["terminated", "truncated"]
+    returns: tuple[float, ...]
+    reason: str = ""
+
+
+Event = (
+    MatchStarted
+    | ChanceDrawn
+    | DecisionRequested
+    | DecisionAnswered
+    | DecisionFailed
+    | AnswerDiscarded
+    | ActionRefused
+    | TurnTaken
+    | EpochStarted
+    | MatchPaused
+    | MatchEnded
+)
