@@ -1,0 +1,1 @@
+"""The decision engine inside vLLM. Importing this package imports neither vLLM nor torch."""

