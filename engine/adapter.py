@@ -1,0 +1,138 @@
+"""Adapters as vLLM reads them: PEFT files with the names that vLLM really applies.
+
+vLLM looks for `base_model.model.model.language_model.layers.N...`; with a shorter prefix it loads
+the file without a word and answers as the base would. Files made elsewhere are checked for that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from engine.errors import BadBundle
+from engine.tensors import Shapes, read_header
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PEFT_PREFIX: Final = "base_model.model."
+CONFIG: Final = "adapter_config.json"
+TENSORS: Final = "adapter_model.safetensors"
+
+_MODULE = re.compile(
+    r"model\.language_model\.layers\.\d+\."
+    r"(linear_attn\.(in_proj_qkv|in_proj_z|in_proj_a|in_proj_b|out_proj)"
+    r"|self_attn\.(q|k|v|o)_proj|mlp\.(gate|up|down)_proj)"
+)
+
+
+def write_adapter(
+    folder: Path, factors: Mapping[str, tuple[Tensor, Tensor]], *, rank: int, base: str
+) -> None:
+    """Write an adapter whose scale is 1: what it adds to a matrix is B·A.
+
+    Args:
+        folder: Where to; made if need be.
+        factors: For each module, e.g. `model.language_model.layers.7.mlp.up_proj`, A of shape
+            [r, in] and B of shape [out, r]; r may be lower than the rank, the rest is zero.
+        rank: The common rank.
+        base: Hash of the base that the factors belong to.
+
+    Raises:
+        BadBundle: A module is none that vLLM adapts, or factors do not fit each other.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Tensor] = {}
+    for module, (a, b) in sorted(factors.items()):
+        own = a.shape[0]
+        if not _MODULE.fullmatch(module) or own != b.shape[1] or own > rank:
+            raise BadBundle(
+                f"{module}: factors {list(a.shape)} and {list(b.shape)} are no adapter of rank "
+                f"{rank} that vLLM applies"
+            )
+        padding = (0, rank - own)
+        tensors[f"{PEFT_PREFIX}{module}.lora_A.weight"] = torch.nn.functional.pad(
+            a, (0, 0, *padding)
+        ).contiguous()
+        tensors[f"{PEFT_PREFIX}{module}.lora_B.weight"] = torch.nn.functional.pad(
+            b, padding
+        ).contiguous()
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "",
+        "bias": "none",
+        "inference_mode": True,
+        "lora_alpha": rank,
+        "lora_dropout": 0.0,
+        "r": rank,
+        "target_modules": sorted({module.rsplit(".", 1)[1] for module in factors}),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_file(tensors, folder / TENSORS, metadata={"format": "pt", "base": base})
+
+
+def adapter_rank(folder: Path) -> int:
+    """Read an adapter's rank.
+
+    Raises:
+        BadBundle: The file is missing, or its scale is not 1.
+    """
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_bytes())
+        rank, alpha = config["r"], config["lora_alpha"]
+    except OSError as error:
+        raise BadBundle(f"{path}: {error.strerror}; make the bundle again") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadBundle(f"{path}: not a PEFT configuration; make the bundle again") from error
+    if type(rank) is not int or rank < 1 or alpha != rank:
+        raise BadBundle(f"{path}: rank {rank} and lora_alpha {alpha} must be one positive number")
+    return rank
+
+
+def check_adapter(folder: Path, *, rank: int, base: str, base_shapes: Shapes) -> None:
+    """Check that an adapter was made for a base, and that vLLM will apply every tensor of it.
+
+    Args:
+        folder: Where the adapter is.
+        rank: What the bundle says.
+        base: The base's hash.
+        base_shapes: The base's tensors.
+
+    Raises:
+        BadBundle: It was made for another base, or a tensor's name or shape does not fit.
+    """
+    header = read_header(folder / TENSORS)
+    made_for = header.metadata.get("base", "")
+    if made_for != base:
+        raise BadBundle(
+            f"{folder}: the adapter was made for another base ({made_for[:12] or 'unnamed'}, "
+            f"here is {base[:12]}); use the adapter with its own base"
+        )
+    if adapter_rank(folder) != rank:
+        raise BadBundle(f"{folder}: the adapter's rank is not {rank}; make the bundle again")
+    expected: Shapes = {}
+    for name in header.shapes:
+        module = name.removeprefix(PEFT_PREFIX).rsplit(".lora_", 1)[0]
+        rows, columns = base_shapes.get(f"{module}.weight", (0, 0))
+        if not _MODULE.fullmatch(module) or not rows:
+            raise BadBundle(
+                f"{folder}: vLLM would not apply {name}; name it "
+                f"{PEFT_PREFIX}model.language_model.layers.N..., as in the base"
+            )
+        expected[f"{PEFT_PREFIX}{module}.lora_A.weight"] = (rank, columns)
+        expected[f"{PEFT_PREFIX}{module}.lora_B.weight"] = (rows, rank)
+    for name, shape in expected.items():
+        if header.shapes.get(name) != shape:
+            raise BadBundle(
+                f"{folder}: {name} should have the shape {list(shape)}; make the bundle again"
+            )
+    if not expected:
+        raise BadBundle(f"{folder}: the adapter is empty; make a bundle without one instead")

@@ -1,0 +1,392 @@
+"""A model bundle: a folder whose `bundle.json` says where base, adapter, head and tokenizer are.
+
+Each part is a folder of files with size and SHA-256. Paths are relative to the bundle, or absolute
+for a part that lives elsewhere, such as 55 GB of base weights. The bundle's hash is made from what
+its parts contain, not from where they are: two machines agree on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from engine.adapter import CONFIG as ADAPTER_CONFIG
+from engine.adapter import TENSORS as ADAPTER_TENSORS
+from engine.adapter import adapter_rank, check_adapter
+from engine.errors import BadBundle
+from engine.tensors import Shapes, read_header
+
+VLLM_VERSION: Final = "0.28.0"
+"""The only vLLM that bundles are made for and workers start with."""
+
+MANIFEST: Final = "bundle.json"
+FORMAT: Final = 1
+HEAD_TENSORS: Final = "joint_head.safetensors"
+HEAD_CONFIG: Final = "joint_head_config.json"
+TOKENIZER: Final = "tokenizer.json"
+
+_HASHED_AT_LOAD = 256 << 20  # bytes; larger files are hashed by `verify` alone
+_TOKENIZER_FILES = (TOKENIZER, "tokenizer_config.json", "chat_template.jinja")
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """One file of a part: bytes and SHA-256."""
+
+    size: int
+    sha256: str
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Files in one folder, by name."""
+
+    path: str
+    files: dict[str, FileEntry]
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over names and hashes of the files."""
+        lines = [f"{name} {entry.sha256}\n" for name, entry in sorted(self.files.items())]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+class HeadConfig(msgspec.Struct, frozen=True):
+    """Sizes of a head, as in the release's `joint_head_config.json`."""
+
+    hidden_size: int
+    width: int
+    routing_layers: int
+    layers: int
+    heads: int
+    feedforward: int
+
+
+class BaseSummary(msgspec.Struct, frozen=True):
+    """What else must fit the base.
+
+    Attributes:
+        window: The longest record in tokens.
+    """
+
+    hidden_size: int
+    vocab_size: int
+    window: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of `bundle.json`.
+
+    Attributes:
+        arbitrary: The weights are random: choices mean nothing.
+        vllm: The vLLM version that the bundle is for.
+        adapter: None where the base itself holds the tuned weights.
+    """
+
+    format: int
+    name: str
+    arbitrary: bool = False
+    vllm: str
+    summary: BaseSummary
+    head_config: HeadConfig
+    adapter_rank: int | None = None
+    base: Part
+    adapter: Part | None = None
+    head: Part
+    tokenizer: Part
+
+    def parts(self) -> dict[str, Part]:
+        """Give the parts that there are, by name."""
+        parts = {"base": self.base, "adapter": self.adapter}
+        parts |= {"head": self.head, "tokenizer": self.tokenizer}
+        return {name: part for name, part in parts.items() if part is not None}
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle whose parts are there and fit each other; see `load_bundle`.
+
+    Attributes:
+        path: The bundle's folder, absolute.
+        hash: 12 hex digits of the content.
+    """
+
+    path: Path
+    manifest: Manifest
+    hash: str
+
+    @property
+    def name(self) -> str:
+        """What people call the model."""
+        return self.manifest.name
+
+    @property
+    def arbitrary(self) -> bool:
+        """Whether the weights are random, so that choices mean nothing."""
+        return self.manifest.arbitrary
+
+    @property
+    def window(self) -> int:
+        """The longest record in tokens."""
+        return self.manifest.summary.window
+
+    @property
+    def base(self) -> Path:
+        """Folder of the base weights and their `config.json`."""
+        return self.path / self.manifest.base.path
+
+    @property
+    def adapter(self) -> Path | None:
+        """Folder of the adapter, if there is one."""
+        return self.path / self.manifest.adapter.path if self.manifest.adapter else None
+
+    @property
+    def adapter_rank(self) -> int | None:
+        """The adapter's common rank, if there is an adapter."""
+        return self.manifest.adapter_rank
+
+    @property
+    def head(self) -> Path:
+        """File of the head's tensors."""
+        return self.path / self.manifest.head.path / HEAD_TENSORS
+
+    @property
+    def head_config(self) -> dict[str, int]:
+        """Sizes of the head, as plain data."""
+        return msgspec.to_builtins(self.manifest.head_config)
+
+    @property
+    def tokenizer(self) -> Path:
+        """Folder of `tokenizer.json`."""
+        return self.path / self.manifest.tokenizer.path
+
+    @property
+    def part_hashes(self) -> dict[str, str]:
+        """12 hex digits for each part that there is."""
+        return {name: part.hash[:12] for name, part in self.manifest.parts().items()}
+
+
+def load_bundle(path: Path) -> Bundle:
+    """Read and check a bundle: files there, sizes and hashes right, parts made for each other.
+
+    Files above 256 MiB are checked by size only; `verify` hashes them too.
+
+    Raises:
+        BadBundle: Names the file or part at fault and the remedy.
+    """
+    path = path.resolve()
+    manifest = _read_manifest(path)
+    for part in manifest.parts().values():
+        _check_files(path / part.path, part, hashed_up_to=_HASHED_AT_LOAD)
+    content = {name: part.hash for name, part in manifest.parts().items()}
+    bundle = Bundle(path=path, manifest=manifest, hash=_digest(content)[:12])
+    _check_fit(bundle)
+    return bundle
+
+
+def verify(bundle: Bundle) -> None:
+    """Hash every file of a bundle, however large; raises BadBundle at the first that differs."""
+    for part in bundle.manifest.parts().values():
+        _check_files(bundle.path / part.path, part, hashed_up_to=None)
+
+
+def write_manifest(
+    folder: Path,
+    *,
+    name: str,
+    base: Path,
+    head: Path,
+    tokenizer: Path | None = None,
+    adapter: Path | None = None,
+    arbitrary: bool = False,
+) -> Bundle:
+    """Make a folder a bundle of parts that lie in it, or elsewhere; reads and hashes all of them.
+
+    Args:
+        folder: Where `bundle.json` is written, last and in one step.
+        name: What people call the model.
+        base: Folder with `config.json` and weights.
+        head: Folder with the head's two files.
+        tokenizer: Folder with `tokenizer.json`; the base's if None.
+        adapter: Folder with PEFT files made for this base, see `engine.adapter.write_adapter`.
+        arbitrary: The weights are random.
+
+    Raises:
+        BadBundle: A part is incomplete, or does not fit the others.
+    """
+    folder = folder.resolve()
+
+    def part(path: Path, names: list[str]) -> Part:
+        path = path.resolve()
+        inside = path.is_relative_to(folder)
+        return Part(
+            str(path.relative_to(folder) if inside else path),
+            {name: _entry(path / name) for name in names},
+        )
+
+    tokenizer = tokenizer or base
+    present = [name for name in _TOKENIZER_FILES if (tokenizer / name).exists()]
+    manifest = Manifest(
+        format=FORMAT,
+        name=name,
+        arbitrary=arbitrary,
+        vllm=VLLM_VERSION,
+        summary=_summary(base),
+        head_config=_head_config(head),
+        adapter_rank=adapter_rank(adapter) if adapter else None,
+        base=part(base, base_files(base)),
+        adapter=part(adapter, [ADAPTER_CONFIG, ADAPTER_TENSORS]) if adapter else None,
+        head=part(head, [HEAD_CONFIG, HEAD_TENSORS]),
+        tokenizer=part(tokenizer, present or [TOKENIZER]),
+    )
+    staged = folder / f".{MANIFEST}"
+    staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    staged.replace(folder / MANIFEST)
+    return load_bundle(folder)
+
+
+def base_files(base: Path) -> list[str]:
+    """List the files of a base that hold the model: its configuration and weights."""
+    names = sorted(
+        path.name
+        for path in base.glob("model*.safetensors*")
+        if path.name.endswith((".safetensors", ".safetensors.index.json"))
+    )
+    return ["config.json", *names]
+
+
+def base_hash(base: Path) -> str:
+    """Give the hash that an adapter for this base must name; reads all of it."""
+    return Part("", {name: _entry(base / name) for name in base_files(base)}).hash
+
+
+def _read_manifest(path: Path) -> Manifest:
+    file = path / MANIFEST
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise BadBundle(
+            f"{path} is no model bundle ({MANIFEST}: {error.strerror}); "
+            "`python tools/make_bundle.py --out FOLDER` makes a small one"
+        ) from error
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadBundle(f"{file}: {error}; make the bundle again") from error
+    if manifest.format != FORMAT or manifest.vllm != VLLM_VERSION:
+        raise BadBundle(
+            f"{file}: format {manifest.format} for vLLM {manifest.vllm}, this version reads "
+            f"format {FORMAT} for vLLM {VLLM_VERSION}; make the bundle again"
+        )
+    return manifest
+
+
+def _check_files(folder: Path, part: Part, *, hashed_up_to: int | None) -> None:
+    for name, expected in part.files.items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise BadBundle(f"{path}: {error.strerror}; make the bundle again") from error
+        if size != expected.size:
+            raise BadBundle(
+                f"{path}: {size} bytes, the manifest says {expected.size}; make the bundle again"
+            )
+        if (hashed_up_to is None or size <= hashed_up_to) and _entry(path) != expected:
+            raise BadBundle(
+                f"{path}: its content is not what the manifest says (SHA-256); "
+                "make the bundle again"
+            )
+
+
+def _check_fit(bundle: Bundle) -> None:
+    """Check the parts against each other."""
+    manifest, summary = bundle.manifest, bundle.manifest.summary
+    if summary != _summary(bundle.base):
+        raise BadBundle(f"{bundle.path}: the summary is of another base; make the bundle again")
+    if manifest.head_config != _head_config(bundle.head.parent):
+        raise BadBundle(f"{bundle.head}: its sizes are not the manifest's; make the bundle again")
+    if manifest.head_config.hidden_size != summary.hidden_size:
+        raise BadBundle(
+            f"{bundle.head}: the head is for hidden size {manifest.head_config.hidden_size}, "
+            f"the base has {summary.hidden_size}; use the head with its own base"
+        )
+    tokens = _token_count(bundle.tokenizer / TOKENIZER)
+    if tokens > summary.vocab_size:
+        raise BadBundle(
+            f"{bundle.tokenizer}: the tokenizer has {tokens} tokens, the base knows "
+            f"{summary.vocab_size}; use the base's own tokenizer"
+        )
+    if (manifest.adapter is None) != (manifest.adapter_rank is None):
+        raise BadBundle(f"{bundle.path}: an adapter and its rank belong together")
+    if bundle.adapter is not None and manifest.adapter_rank is not None:
+        check_adapter(
+            bundle.adapter,
+            rank=manifest.adapter_rank,
+            base=manifest.base.hash,
+            base_shapes=_base_shapes(bundle),
+        )
+
+
+def _base_shapes(bundle: Bundle) -> Shapes:
+    shapes: Shapes = {}
+    for name in bundle.manifest.base.files:
+        if name.endswith(".safetensors"):
+            shapes |= read_header(bundle.base / name).shapes
+    return shapes
+
+
+def _summary(base: Path) -> BaseSummary:
+    path = base / "config.json"
+    config = _read_json(path)
+    text = config.get("text_config", config)
+    try:
+        return BaseSummary(
+            hidden_size=text["hidden_size"],
+            vocab_size=text["vocab_size"],
+            window=text["max_position_embeddings"],
+        )
+    except (KeyError, TypeError) as error:
+        raise BadBundle(f"{path}: no sizes of a language model in it ({error})") from error
+
+
+def _head_config(head: Path) -> HeadConfig:
+    path = head / HEAD_CONFIG
+    try:
+        return msgspec.convert(_read_json(path), HeadConfig)
+    except msgspec.ValidationError as error:
+        raise BadBundle(f"{path}: {error}; make the bundle again") from error
+
+
+def _token_count(path: Path) -> int:
+    """Count the ids that a tokenizer can give, gaps included."""
+    content = _read_json(path)
+    try:
+        ids = list(content["model"]["vocab"].values())
+        ids += [token["id"] for token in content["added_tokens"]]
+        return max(ids) + 1
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadBundle(f"{path}: no vocabulary in it; make the bundle again") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise BadBundle(f"{path}: {error.strerror}; make the bundle again") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadBundle(f"{path}: {error}; make the bundle again") from error
+
+
+def _entry(path: Path) -> FileEntry:
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return FileEntry(file.tell(), digest)
+    except OSError as error:
+        raise BadBundle(f"{path}: {error.strerror}; give a complete folder") from error
+
+
+def _digest(content: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
