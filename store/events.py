@@ -60,7 +60,7 @@ class DecisionRequested(_Event, tag="decision_requested"):
     decision: str
     seat: int
     part: int
-    """Which part of a factored action is asked for; 0 otherwise."""
+    """Which part of a factored action is asked for; 0 otherwise. Equals `len(chosen)`."""
     questions: tuple[Question, ...]
     form: Literal["independent", "joint"]
     record: Literal["neutral", "release"]
@@ -71,6 +71,10 @@ class DecisionRequested(_Event, tag="decision_requested"):
     deadline_s: float
     fallback: Fallback
     bundle: str
+    chosen: tuple[str, ...] = ()
+    """Labels of the parts of a factored action that were chosen before this one."""
+    draw: float | None = None
+    """The policy's number in [0, 1) for the last of them that an answer chose, if one was drawn."""
 
 
 class DecisionAnswered(_Event, tag="decision_answered"):

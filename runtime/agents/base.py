@@ -1,0 +1,121 @@
+"""What an agent is, and what it is told when its seat is to act."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import msgspec
+
+from games.base import View
+from games.questions import Answer, Option, Question
+from runtime.draws import draw
+from runtime.fold import Fold
+from runtime.requests import questions_of
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What an agent does: the label of a legal option, and the draw that chose it, if one did."""
+
+    action: str
+    draw: float | None = None
+
+
+class Asker(Protocol):
+    """What carries an agent's questions to a model; the match loop gives it."""
+
+    async def __call__(
+        self, turn: Turn, questions: Sequence[Question], chosen: tuple[str, ...], draw: float | None
+    ) -> tuple[Answer, ...]:
+        """Record the request, get the answers; raises EngineError when there are none."""
+        ...
+
+
+class Turn:
+    """One seat's turn as its agent sees it: the seat's own view, never the state.
+
+    Attributes:
+        options: What is legal, in the game's order; at least two.
+        index: How often this seat chose before in this match, forced actions not counted.
+        refused: Why the action that was named before in this turn is not legal, or None.
+    """
+
+    def __init__(
+        self,
+        fold: Fold,
+        options: tuple[Option, ...],
+        *,
+        factors: tuple[str, ...],
+        ask: Asker,
+        refused: str | None = None,
+    ) -> None:
+        actor = fold.state.actor
+        assert actor is not None
+        self.match = fold.match
+        self.seat = actor
+        self.options = options
+        self.factors = factors
+        self.index = fold.choices[actor]
+        self.refused = refused
+        self._fold = fold
+        self._ask = ask
+
+    @cached_property
+    def view(self) -> View:
+        """What the seat may see."""
+        return self._fold.state.view(self.seat)
+
+    def questions(self, chosen: tuple[str, ...] = ()) -> tuple[Question, ...]:
+        """Give the game's own questions; for a factored action those of the next part."""
+        return questions_of(
+            self._fold.state.questions(), self.options, factors=self.factors, chosen=chosen
+        )
+
+    def draw(self, part: int = 0) -> float:
+        """Give this turn's number in [0, 1), or that of one part of it; the same on every call."""
+        return seat_draw(self._fold, part)
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        *,
+        chosen: tuple[str, ...] = (),
+        draw: float | None = None,
+    ) -> tuple[Answer, ...]:
+        """Ask the match's model about the view, through the log.
+
+        An agent that runs again after a restart has to ask the same again: answers that are in
+        the log are given from there.
+
+        Args:
+            questions: What to ask.
+            chosen: For a factored action, the parts that are settled.
+            draw: The number that settled the last of them, if one did.
+
+        Raises:
+            EngineError: There is no answer and none will be waited for. It is recorded; unless
+                the agent acts all the same, the match's fallback follows.
+        """
+        return await self._ask(self, questions, chosen, draw)
+
+
+def seat_draw(fold: Fold, part: int = 0) -> float:
+    """Give the number in [0, 1) for the seat to act, in this turn and part of its action."""
+    return draw(fold.started.seed, "seat", fold.state.actor or 0, fold.turn, part)
+
+
+class Agent(Protocol):
+    """Chooses for a seat, in any number of matches at once."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks a decision model, so that a match with it needs one."""
+        ...
+
+    async def act(self, turn: Turn) -> Act:
+        """Choose one of `turn.options`.
+
+        An illegal label is recorded and the agent is called once more, `turn.refused` saying why.
+        """
+        ...

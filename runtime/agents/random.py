@@ -1,0 +1,21 @@
+"""Takes any legal option, each as likely."""
+
+from __future__ import annotations
+
+from runtime.agents.base import Act, Turn
+
+
+class RandomAgent:
+    """`random`. Its choice is a function of the match's seed, the seat and the turn."""
+
+    asks = False
+
+    async def act(self, turn: Turn) -> Act:
+        """Take the option that the turn's draw falls on."""
+        draw = turn.draw()
+        return Act(turn.options[uniform(draw, len(turn.options))].id, draw)
+
+
+def uniform(draw: float, count: int) -> int:
+    """Give the index among `count` equally likely ones that a draw falls on."""
+    return int(draw * count)
