@@ -175,7 +175,7 @@ class Encoder:
         for number, field in enumerate(fields, start=1):
             if not field.instruction or not field.option_texts:
                 raise BadRequest(
-                    f"question {field.id!r} needs an id or instructions, and an option: "
+                    f"question {field.id[:80]!r} needs an id or instructions, and an option: "
                     "the model has nothing to read there"
                 )
             add(f"\nFIELD {number}\nID: {field.id}\nTYPE: {field.type}\nINSTRUCTION: ")
