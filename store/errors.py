@@ -1,6 +1,7 @@
 """Errors of the log.
 
 StoreError                 store/error
+├── BadEvent               store/bad_event        NaN, a lone surrogate, a match that starts amiss
 ├── VersionConflict        store/version_conflict
 ├── UnknownMatch           store/unknown_match
 ├── LogLocked              store/locked
@@ -17,6 +18,12 @@ class StoreError(Exception):
     """Root of what goes wrong in the log. `code` is stable; the message names the remedy."""
 
     code = "store/error"
+
+
+class BadEvent(StoreError):
+    """An event, or a match's id, that could not be read back as it is; nothing was appended."""
+
+    code = "store/bad_event"
 
 
 class VersionConflict(StoreError):
@@ -53,14 +60,16 @@ class LogUnavailable(StoreError):
 
 
 class CorruptLog(StoreError):
-    """What is stored is not what was appended; names match and version."""
+    """What is stored is not what was appended; names match and version.
+
+    `match` is empty where the file as a whole is damaged, so that no match can be told.
+    """
 
     code = "store/corrupt"
 
     def __init__(self, match: str, version: int, what: str) -> None:
-        super().__init__(
-            f"match {match}, version {version}: {what}; restore the file from a copy or an export"
-        )
+        place = f"match {match}, version {version}: " if match else ""
+        super().__init__(f"{place}{what}; restore the file from a copy or an export")
         self.match = match
         self.version = version
         self.what = what

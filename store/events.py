@@ -23,11 +23,11 @@ How = Literal["agent", "decision", "forced", "fallback"]
 """Who chose: an agent's own code, the answer of a decision, no choice at all, a fallback."""
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     pass
 
 
-class MatchStarted(_Event, tag="match_started"):
+class MatchStarted(_Event, frozen=True, kw_only=True, tag="match_started"):
     """Version 0 of every match: all that a replay needs besides the code."""
 
     game: str
@@ -45,7 +45,7 @@ class MatchStarted(_Event, tag="match_started"):
     views: tuple[str, ...]
 
 
-class ChanceDrawn(_Event, tag="chance_drawn"):
+class ChanceDrawn(_Event, frozen=True, kw_only=True, tag="chance_drawn"):
     """Chance moved. `draw` is the number in [0, 1) from the match's seed that chose `outcome`."""
 
     outcome: str
@@ -54,7 +54,7 @@ class ChanceDrawn(_Event, tag="chance_drawn"):
     views: tuple[str, ...]
 
 
-class DecisionRequested(_Event, tag="decision_requested"):
+class DecisionRequested(_Event, frozen=True, kw_only=True, tag="decision_requested"):
     """A question is about to be asked; the log is the outbox. The state's text is re-derived."""
 
     decision: str
@@ -77,7 +77,7 @@ class DecisionRequested(_Event, tag="decision_requested"):
     """The policy's number in [0, 1) for the last of them that an answer chose, if one was drawn."""
 
 
-class DecisionAnswered(_Event, tag="decision_answered"):
+class DecisionAnswered(_Event, frozen=True, kw_only=True, tag="decision_answered"):
     """The one answer that counts for a decision. `answers` follow the request's questions."""
 
     decision: str
@@ -92,7 +92,7 @@ class DecisionAnswered(_Event, tag="decision_answered"):
     fingerprint: str
 
 
-class DecisionFailed(_Event, tag="decision_failed"):
+class DecisionFailed(_Event, frozen=True, kw_only=True, tag="decision_failed"):
     """No answer will be waited for any more: expired, refused, no worker, engine failed."""
 
     decision: str
@@ -100,14 +100,14 @@ class DecisionFailed(_Event, tag="decision_failed"):
     message: str
 
 
-class AnswerDiscarded(_Event, tag="answer_discarded"):
+class AnswerDiscarded(_Event, frozen=True, kw_only=True, tag="answer_discarded"):
     """An answer came that changes nothing."""
 
     decision: str
     reason: Literal["late", "duplicate", "unknown"]
 
 
-class ActionRefused(_Event, tag="action_refused"):
+class ActionRefused(_Event, frozen=True, kw_only=True, tag="action_refused"):
     """An agent named an action that is not legal; its turn is not consumed."""
 
     seat: int
@@ -115,7 +115,7 @@ class ActionRefused(_Event, tag="action_refused"):
     message: str
 
 
-class TurnTaken(_Event, tag="turn_taken"):
+class TurnTaken(_Event, frozen=True, kw_only=True, tag="turn_taken"):
     """A seat acted. `draw` is the policy's number in [0, 1), where one was drawn."""
 
     seat: int
@@ -129,7 +129,7 @@ class TurnTaken(_Event, tag="turn_taken"):
     """Why, for a fallback."""
 
 
-class EpochStarted(_Event, tag="epoch_started"):
+class EpochStarted(_Event, frozen=True, kw_only=True, tag="epoch_started"):
     """The text was started anew because the next record would not have fitted the window."""
 
     epoch: int
@@ -137,13 +137,13 @@ class EpochStarted(_Event, tag="epoch_started"):
     views: tuple[str, ...]
 
 
-class MatchPaused(_Event, tag="match_paused"):
+class MatchPaused(_Event, frozen=True, kw_only=True, tag="match_paused"):
     """Fallback `pause`: nothing goes on until the match is resumed."""
 
     reason: str
 
 
-class MatchEnded(_Event, tag="match_ended"):
+class MatchEnded(_Event, frozen=True, kw_only=True, tag="match_ended"):
     """The rules ended the match (`terminated`), or it was cut (`truncated`, with the reason)."""
 
     end: Literal["terminated", "truncated"]
