@@ -190,5 +190,5 @@ def event_of(match: str, version: int, schema: int, payload: bytes) -> Event:
         )
     try:
         return decode(schema, payload)
-    except (msgspec.MsgspecError, LookupError) as error:
+    except (msgspec.MsgspecError, UnicodeError, LookupError) as error:
         raise CorruptLog(match, version, f"the event cannot be read ({error})") from error

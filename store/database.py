@@ -57,11 +57,10 @@ def create(path: Path) -> None:
     Raises:
         LogUnavailable: It cannot be made, or a write-ahead log without its log lies there.
     """
-    orphan = path.with_name(f"{path.name}-wal")
-    if orphan.exists():
+    if _has_wal(path):
         raise LogUnavailable(
-            f"{path} is gone but {orphan.name} is there with its last appends; bring the log back,"
-            f" or remove {orphan.name}"
+            f"{path} is gone but its last appends are there in {path.name}-wal; bring the log"
+            " back, or remove that file"
         )
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
@@ -102,7 +101,7 @@ def writing(path: Path, synchronous: Synchronous) -> Engine:
 def reading(path: Path) -> Engine:
     """Give an engine whose connections cannot write."""
     mode = "ro"
-    if not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+    if not os.access(path.parent, os.W_OK) and not _has_wal(path):
         # SQLite would make the index of the write-ahead log here, which this folder forbids. There
         # is no such log, and nobody can start one.
         mode = "ro&immutable=1"
@@ -142,6 +141,11 @@ def _connector(path: Path, mode: str) -> Callable[[], sqlite3.Connection]:
         return connection
 
     return connect
+
+
+def _has_wal(path: Path) -> bool:
+    wal = path.with_name(f"{path.name}-wal")
+    return wal.exists() and wal.stat().st_size > 0
 
 
 def _sync_folder(folder: Path) -> None:
