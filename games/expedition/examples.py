@@ -126,7 +126,7 @@ def _journal(rules: Rules) -> str:
     )
     situation, lines = law.start(world), []
     for turn in (turn for day in days for turn in day):
-        if situation.phase == "over":  # it is not, with the tables as they are
+        if situation.phase == "over":  # other tables may end it earlier
             break
         action = turn if isinstance(turn, str) else law.actions(world, situation)[turn]
         after = law.advance(world, situation, action)

@@ -22,6 +22,7 @@ SIZES: Final = {
     "standard": Size(columns=10, rows=3, days=16),
 }
 _BOOKS: Final = {"full": rulebook, "short": handbook}
+_DEFAULTS: Final = {"rules": "full", "size": "standard"}
 
 _WHICH_STEP = "Which step should the traveller take today, to have the most points in the end?"
 _LOW = "Is the traveller's energy low, as the rules define it?"
@@ -111,16 +112,16 @@ class ExpeditionState(msgspec.Struct, frozen=True):
 class Expedition:
     """The rules in one of two lengths, for maps of one size."""
 
-    def __init__(self, *, rules: str, size: str) -> None:
+    def __init__(self, *, book: str, size: str) -> None:
         self._size = SIZES[size]
-        self._rulebook = _BOOKS[rules](RULES)
-        parameters = [
+        self._rulebook = _BOOKS[book](RULES)
+        others = [
             f"{name}={value}"
-            for name, value, default in (("rules", rules, "full"), ("size", size, "standard"))
-            if value != default
+            for name, value in {"rules": book, "size": size}.items()
+            if value != _DEFAULTS[name]
         ]
         self._facts = GameFacts(
-            id=f"expedition({','.join(parameters)})" if parameters else "expedition",
+            id=f"expedition({','.join(others)})" if others else "expedition",
             title="Expedition",
             rules_version=1,
             layout_version=1,
@@ -168,4 +169,5 @@ def load(**parameters: str) -> Expedition:
         if value not in allowed.get(name, ()):
             takes = ", ".join(f"{key}={'|'.join(values)}" for key, values in allowed.items())
             raise BadGameParameters(f"expedition takes {takes}; not {name}={value}")
-    return Expedition(**{"rules": "full", "size": "standard"} | parameters)
+    chosen = _DEFAULTS | parameters
+    return Expedition(book=chosen["rules"], size=chosen["size"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from games.expedition import rules
 from games.expedition.phrases import listed, signed
 from games.expedition.rules import Situation
-from games.expedition.schema import Happening, Terrain
+from games.expedition.schema import Happening
 from games.expedition.world import World
 from games.questions import Option
 
@@ -91,30 +91,21 @@ def step_options(world: World, situation: Situation) -> tuple[Option, ...]:
     return tuple(Option(step, _prospect(world, situation, step)) for step in rules.STEPS)
 
 
-def _prospect(world: World, situation: Situation, step: str) -> str:
-    after = rules.advance(world, situation, step)
-    terrain = world.land[after.cell]
-    energy = f"energy {situation.energy} to {after.energy}"
+def _prospect(world: World, before: Situation, step: str) -> str:
+    after = rules.advance(world, before, step)
+    told = f"energy {before.energy} to {after.energy}"
     if step in rules.MARCHES:
-        edge = after.cell == situation.cell
-        into = (
-            f"Edge of the map, back into {_place(world, after.cell)}"
-            if edge
-            else (f"Into {_place(world, after.cell)}")
-        )
-        told = f"{into}: {energy}"
-    elif step == "rest":
-        told = f"{energy}, ration eaten" if after.rations < situation.rations else energy
-        told = told[0].upper() + told[1:]
+        way = "Edge of the map, back into" if after.cell == before.cell else "Into"
+        told = f"{way} {_place(world, after.cell)}: {told}"
     else:
-        told = energy[0].upper() + energy[1:]
+        told = told.capitalize() + (", ration eaten" if after.rations < before.rations else "")
     if after.phase == "over":
         return f"{told}.{_ending(world, after)}"
+    terrain = world.land[after.cell]
     ground = _chances(rules.happenings(world, after))
     met = _chances(rules.creatures(world.rules, terrain, world.kit))
-    return (
-        f"{told}. Of {world.rules.measures.faces}: {ground}; then {met}; {terrain.shelter} night."
-    )
+    faces = world.rules.measures.faces
+    return f"{told}. Of {faces}: {ground}; then {met}; {terrain.shelter} night."
 
 
 def _chances(happenings: tuple[Happening, ...]) -> str:
@@ -173,5 +164,4 @@ def _ending(world: World, situation: Situation) -> str:
 
 
 def _place(world: World, cell: int) -> str:
-    terrain: Terrain = world.land[cell]
-    return f"{world.name(cell)} ({terrain.name})"
+    return f"{world.name(cell)} ({world.land[cell].name})"
