@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from engine.bundle import HeadConfig
-from engine.errors import BadBundle, EngineFailed
+from engine.errors import BadBundle
 from engine.tokens import RecordField, Span
 
 _MAX_LOGIT_SCALE: Final = math.log(100)
@@ -194,12 +194,6 @@ class JointHead(nn.Module):
         )
         logits = prior + self.residual_gate.sigmoid() * (joint + residual.squeeze(-1))
         return list(logits.split(pooled.counts))
-
-
-def check_finite(logits: Sequence[float]) -> None:
-    """Refuse an answer that is none; raises EngineFailed if a logit is NaN or infinite."""
-    if not all(map(math.isfinite, logits)):
-        raise EngineFailed("the model's answer is not finite; other decisions go on")
 
 
 class _Attention(nn.Module):
