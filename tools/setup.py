@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dev", action="store_true", help="also install what the tests need")
     dev = parser.parse_args().dev
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  the caller's Python, not the project's
         sys.exit(f"Ostinato needs Python 3.11 or newer, this is {sys.version.split()[0]}")
     with (ROOT / ".venv.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

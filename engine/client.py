@@ -1,0 +1,205 @@
+"""What the runtime asks: an engine somewhere behind the queue."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Literal, Protocol
+
+import anyio
+import anyio.abc
+import msgspec
+
+from engine.contract import DecisionReply, DecisionRequest
+from engine.errors import (
+    DecisionExpired,
+    EngineError,
+    NoWorker,
+    QueueUnavailable,
+    from_failure,
+)
+from engine.models import Model
+from engine.queue import Queue
+
+log = logging.getLogger(__name__)
+
+Stray = Literal["late", "duplicate", "unknown"]
+OnStray = Callable[[DecisionReply, Stray], Awaitable[None]]
+
+_CHECK_S: Final = 1.0
+_REMEMBERED: Final = 10_000  # decisions whose further answers can be told from unknown ones
+
+
+class Engine(Protocol):
+    """Answers decisions."""
+
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        ...
+
+    async def decide(self, request: DecisionRequest) -> DecisionReply:
+        """Give the one answer to a request, or raise what went wrong.
+
+        The request is published again, with a raised attempt, when the queue may have lost it.
+
+        Raises:
+            DecisionExpired: No answer came in `remaining_s`.
+            NoWorker: None came, and no live worker holds the model.
+            EngineError: The failure that the worker answered with, or that kept it from asking.
+        """
+        ...
+
+
+class _Waiting:
+    """One decision between its publication and its answer."""
+
+    def __init__(self, request: DecisionRequest) -> None:
+        self.request = request
+        self.deadline = time.monotonic() + request.remaining_s
+        self.arrived = anyio.Event()
+        self.reply: DecisionReply | None = None
+
+    def again(self) -> DecisionRequest:
+        """Give the request with the next attempt and the time that is left."""
+        self.request = msgspec.structs.replace(self.request, attempt=self.request.attempt + 1)
+        return self.now()
+
+    def now(self) -> DecisionRequest:
+        return msgspec.structs.replace(
+            self.request, remaining_s=max(0.0, self.deadline - time.monotonic())
+        )
+
+
+class QueueEngine:
+    """An `Engine` over the queue; make it with `connect_engine`."""
+
+    def __init__(self, queue: Queue, model: Model, source: str, on_stray: OnStray | None) -> None:
+        self.model = model
+        self._queue = queue
+        self._source = source
+        self._on_stray = on_stray
+        self._waiting: dict[str, _Waiting] = {}
+        self._settled: OrderedDict[str, Stray] = OrderedDict()
+        self._streams = ""
+
+    async def decide(self, request: DecisionRequest) -> DecisionReply:
+        """Publish and wait; see `Engine.decide`."""
+        waiting = self._waiting[request.id] = _Waiting(request)
+        further: Stray = "late"
+        try:
+            with anyio.move_on_after(request.remaining_s):
+                # A first attempt cannot have been answered; a resumed decision may have been.
+                if request.attempt == 1 or not await self._found(waiting):
+                    await self._publish(waiting, waiting.now())
+                await waiting.arrived.wait()
+            if waiting.reply is None:
+                raise await self._expired(waiting)
+            further = "duplicate"
+            if waiting.reply.failure is not None:
+                raise from_failure(waiting.reply.failure.code, waiting.reply.failure.message)
+            return waiting.reply
+        finally:
+            del self._waiting[request.id]
+            self._settled[request.id] = further
+            while len(self._settled) > _REMEMBERED:
+                self._settled.popitem(last=False)
+
+    async def _publish(self, waiting: _Waiting, request: DecisionRequest) -> None:
+        try:
+            await self._queue.publish_request(self.model.hash, request)
+        except QueueUnavailable as error:
+            # The watch publishes it again when the broker is back, or the deadline passes.
+            log.info("request not taken", extra={"decision": request.id, "why": str(error)})
+
+    async def _found(self, waiting: _Waiting) -> bool:
+        try:
+            reply = await self._queue.find_answer(self._source, waiting.request.id)
+        except EngineError:
+            return False
+        if reply is not None:
+            await self.receive(reply)
+        return reply is not None
+
+    async def _expired(self, waiting: _Waiting) -> EngineError:
+        decision, seconds = waiting.request.id, waiting.request.remaining_s
+        what = f"decision {decision}: no answer in {seconds:g} s"
+        if not self._queue.connected:
+            return QueueUnavailable(f"{what}, the broker cannot be reached")
+        if await self._queue.workers(self.model.hash) is None:
+            return NoWorker(
+                f"{what}, no live worker holds {self.model.name} ({self.model.hash});"
+                " start `ostinato worker` with this model"
+            )
+        return DecisionExpired(f"{what}; allow more time or ask less at once")
+
+    async def receive(self, reply: DecisionReply) -> None:
+        """Take an answer that came over the queue."""
+        waiting = self._waiting.get(reply.id)
+        if waiting is not None and waiting.reply is None:
+            waiting.reply = reply
+            waiting.arrived.set()
+        elif self._on_stray is not None:
+            stray = "duplicate" if waiting else self._settled.get(reply.id, "unknown")
+            await self._on_stray(reply, stray)
+
+    async def watch(self) -> None:
+        """Publish again what the queue may have lost: after a reconnect, or with its streams."""
+        while True:
+            lost = self._queue.reconnected
+            with anyio.move_on_after(_CHECK_S):
+                await lost.wait()
+            if not self._waiting or not self._queue.connected:
+                continue
+            try:
+                streams = await self._queue.ensure_streams()
+            except QueueUnavailable:
+                continue
+            if lost.is_set() or streams != self._streams:
+                self._streams = streams
+                await self._ask_again()
+
+    async def _ask_again(self) -> None:
+        for waiting in list(self._waiting.values()):
+            if not await self._found(waiting):
+                try:
+                    await self._publish(waiting, waiting.again())
+                except EngineError as error:
+                    log.warning(
+                        "not asked again", extra={"decision": waiting.request.id, "why": str(error)}
+                    )
+
+    async def prepare(self) -> None:
+        """Subscribe to the answers and note the streams as they are."""
+        await self._queue.subscribe_answers(self._source, self.receive)
+        self._streams = await self._queue.ensure_streams()
+
+
+@asynccontextmanager
+async def connect_engine(
+    url: str, model: Model, *, source: str, on_stray: OnStray | None = None
+) -> AsyncIterator[QueueEngine]:
+    """Ask over the queue at `url` for the length of the block.
+
+    Args:
+        url: The NATS server, credential included.
+        model: Which worker to ask for.
+        source: Names who waits; answers to a log's decisions find it again after a restart.
+        on_stray: Is given answers that nobody waits for.
+
+    Raises:
+        QueueUnavailable: The broker cannot be reached.
+    """
+    queue = await Queue.connect(url)
+    try:
+        engine = QueueEngine(queue, model, source, on_stray)
+        await engine.prepare()
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.watch)
+            yield engine
+            group.cancel_scope.cancel()
+    finally:
+        await queue.close()

@@ -1,0 +1,147 @@
+"""A broker, a worker and a connection to both, for as long as somebody needs them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from engine import process
+from engine.broker import RunningBroker, broker
+from engine.client import Engine, OnStray, connect_engine
+from engine.errors import BrokerRunning, EngineFailed
+from engine.models import Model
+from engine.queue import Queue
+from engine.worker import NATS_VARIABLE, Dtype
+
+log = logging.getLogger(__name__)
+
+READY_S: Final = 900.0  # a compiled 27B takes minutes
+MAX_RESTARTS: Final = 5  # of a worker that dies while it is in use
+_CHECK_S: Final = 0.05
+
+
+@asynccontextmanager
+async def embedded(
+    model: Model,
+    *,
+    home: Path,
+    source: str,
+    dtype: Dtype | None = None,
+    on_stray: OnStray | None = None,
+) -> AsyncIterator[Engine]:
+    """Run everything that answers a model's decisions, for the length of the block.
+
+    A worker or a broker that dies is started again and open decisions are answered after all.
+    Everything started here is gone afterwards, also when this process is killed.
+
+    Args:
+        model: What the worker loads.
+        home: The data folder; the broker's files are in `run/1` or the next one that is free.
+        source: Names who waits for the answers.
+        dtype: The worker's, `bfloat16` or `float32`.
+        on_stray: Is given answers that nobody waits for.
+
+    Raises:
+        BrokerFailed: There is no nats-server, or it does not start.
+        EngineFailed: The worker does not become ready, or dies again and again.
+    """
+    async with AsyncExitStack() as stack:
+        running = await _free_broker(stack, home / "run")
+        worker = _WorkerChild(model, running, home / "run" / f"worker-{os.getpid()}.log", dtype)
+        try:
+            await worker.start()
+            async with (
+                connect_engine(running.url, model, source=source, on_stray=on_stray) as engine,
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(worker.keep)
+                group.start_soon(_keep_broker, running)
+                yield engine
+                group.cancel_scope.cancel()
+        finally:
+            await worker.stop()
+
+
+async def _free_broker(stack: AsyncExitStack, folder: Path) -> RunningBroker:
+    """Start a broker in the first numbered folder that has no live one."""
+    number = 1
+    while True:
+        try:
+            return await stack.enter_async_context(broker(folder / str(number)))
+        except BrokerRunning:
+            number += 1
+
+
+async def _keep_broker(running: RunningBroker) -> None:
+    while True:
+        await running.child.wait()
+        log.warning("nats-server died and is started again")
+        await running.start()
+
+
+class _WorkerChild:
+    """The worker's process, kept alive."""
+
+    def __init__(
+        self, model: Model, running: RunningBroker, log_file: Path, dtype: Dtype | None
+    ) -> None:
+        self._model = model
+        self._broker = running
+        self._log_file = log_file
+        self._dtype = dtype
+        self._child: process.Child | None = None
+
+    async def start(self) -> None:
+        """Start the process and return when it takes requests."""
+        command = [sys.executable, "-m", "engine.worker", "--model", self._model.spec]
+        command += ["--window", str(self._model.window)]
+        command += ["--dtype", self._dtype] if self._dtype else []
+        child = self._child = process.start(
+            command, log=self._log_file, environment={NATS_VARIABLE: self._broker.url}
+        )
+        queue = await Queue.connect(self._broker.url)
+        try:
+            deadline = time.monotonic() + READY_S
+            while await queue.workers(self._model.hash) is None:
+                if child.returncode is not None:
+                    raise EngineFailed(_last_words(child))
+                if time.monotonic() > deadline:
+                    raise EngineFailed(f"the worker is not ready after {READY_S:g} s")
+                await anyio.sleep(_CHECK_S)
+        finally:
+            await queue.close()
+
+    async def keep(self) -> None:
+        """Start the process again whenever it dies."""
+        for _ in range(MAX_RESTARTS):
+            assert self._child is not None
+            code = await self._child.wait()
+            log.warning("the worker died and is started again", extra={"code": code})
+            self._child.kill()
+            await self.start()
+        assert self._child is not None
+        await self._child.wait()
+        raise EngineFailed(f"the worker died {MAX_RESTARTS + 1} times; {_last_words(self._child)}")
+
+    async def stop(self) -> None:
+        """End the process and take its log away."""
+        if self._child is not None:
+            await self._child.stop(grace_s=8)
+        self._log_file.unlink(missing_ok=True)
+
+
+def _last_words(child: process.Child) -> str:
+    """Give the line with which a worker explained its end, or its last ones."""
+    lines = child.tail(30).splitlines()
+    for line in reversed(lines):
+        if line.startswith("error: "):
+            return line.removeprefix("error: ")
+    return f"the worker ended with code {child.returncode}: {' | '.join(lines[-3:])}"

@@ -1,0 +1,377 @@
+"""Decisions over NATS: a work queue of requests, a short-lived stream of answers.
+
+Requests go to `decide.{bundle}.{partition}.{affinity}` of a JetStream work queue and are
+acknowledged when their answer is in the answers stream. Answers go to
+`answers.{source}.{decision}`: whoever waits is subscribed to the subject itself, and finds in the
+stream what it missed while it was away.
+
+The queue may lose everything. Its stream keeps the default sync, because the log republishes what
+has no answer: an fsync for each message would make nothing safer.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import (
+    AckPolicy,
+    ConsumerConfig,
+    DiscardPolicy,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+    SubjectTransform,
+)
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+
+from engine.contract import DecisionReply, DecisionRequest
+from engine.errors import BadRequest, QueueFull, QueueUnavailable
+from engine.wire import pack, unpack
+
+log = logging.getLogger(__name__)
+
+DECISIONS: Final = "DECISIONS"
+ANSWERS: Final = "ANSWERS"
+PARTITIONS: Final = 8
+MAX_REQUESTS: Final = 20_000  # waiting in the stream; more are refused as QueueFull
+MAX_DELIVER: Final = 5
+ACK_WAIT_S: Final = 10.0
+PROGRESS_S: Final = 3.0
+ANSWERS_KEPT_S: Final = 600.0
+_TIMEOUT_S: Final = 5.0
+_PULL_S: Final = 5.0
+
+_STREAM_FULL = 10077  # JetStream: maximum messages exceeded
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a live worker says of itself."""
+
+    worker: str
+    bundle: str
+    fingerprint: str
+    in_flight: int
+    pid: int
+
+
+class Delivery:
+    """One request as it was delivered to this worker."""
+
+    def __init__(self, message: Msg, request: DecisionRequest, age_s: float) -> None:
+        self._message = message
+        self.request = request
+        self.age_s = age_s
+        """Since it was published, on the broker's clock."""
+        self.number = message.metadata.num_delivered or 1
+
+    async def ack(self) -> None:
+        """It is done; the queue forgets it."""
+        await self._quietly(self._message.ack)
+
+    async def hand_back(self) -> None:
+        """Let another worker have it at once."""
+        await self._quietly(self._message.nak)
+
+    async def in_progress(self) -> None:
+        """It is being worked on; the time to acknowledge starts anew."""
+        await self._quietly(self._message.in_progress)
+
+    async def _quietly(self, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except NatsError as error:
+            # It will be delivered again, and the answers stream then has the answer.
+            log.info(
+                "acknowledgement not sent", extra={"decision": self.request.id, "why": str(error)}
+            )
+
+
+class Queue:
+    """One connection to the broker; make it with `connect`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
+        self._pull: JetStreamContext.PullSubscription | None = None
+        self._clock_s = 0.0
+        self.reconnected = anyio.Event()
+        """Set when the connection was lost and is back; then replaced."""
+
+    @classmethod
+    async def connect(cls, url: str) -> Queue:
+        """Connect, make the streams that are missing, and learn the broker's clock.
+
+        Raises:
+            QueueUnavailable: Nobody answers there, or the credential is refused.
+        """
+        client = Client()
+        queue = cls(client)
+        try:
+            await client.connect(
+                url,
+                connect_timeout=2,
+                reconnect_time_wait=0.1,  # pyright: ignore[reportArgumentType]  seconds
+                max_reconnect_attempts=-1,
+                error_cb=_note_error,
+                reconnected_cb=queue._on_reconnect,
+                allow_reconnect=True,
+                name="ostinato",
+            )
+        except (NatsError, OSError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            raise QueueUnavailable(
+                f"no NATS server takes this connection at {url.rpartition('@')[2]} ({why});"
+                " start one, or check address and credential"
+            ) from error
+        await queue.ensure_streams()
+        await queue._learn_clock()
+        return queue
+
+    async def close(self) -> None:
+        """Close the connection."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+            await self._client.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker can be reached now."""
+        return self._client.is_connected
+
+    async def ensure_streams(self) -> str:
+        """Make the streams that are missing; give what identifies them until they are made anew.
+
+        Raises:
+            QueueUnavailable: The broker does not answer, or has no JetStream.
+        """
+        try:
+            created = [await self._ensure(config) for config in (_decisions(), _answers())]
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(
+                f"the queue's streams cannot be made: {error}; does the server have JetStream?"
+            ) from error
+        return "|".join(created)
+
+    async def _ensure(self, config: StreamConfig) -> str:
+        assert config.name is not None
+        try:
+            info = await self._js.stream_info(config.name)
+        except NotFoundError:
+            info = await self._js.add_stream(config)
+        return str(info.created)
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    async def publish_request(self, bundle: str, request: DecisionRequest) -> None:
+        """Put a request into the work queue, acknowledged by the stream.
+
+        Raises:
+            RequestTooLarge: Its bytes exceed what the broker takes. Nothing was sent.
+            QueueFull: The stream holds as many requests as it may.
+            QueueUnavailable: The broker does not answer; the request may or may not be there.
+        """
+        data, headers = pack(request, limit=self._client.max_payload)
+        headers["Nats-Msg-Id"] = f"{request.id}.{request.attempt}"
+        affinity = hashlib.blake2b(request.affinity.encode(), digest_size=8).hexdigest()
+        subject = f"decide.{bundle}.{affinity}"
+        if not self.connected:
+            raise QueueUnavailable("the broker cannot be reached")
+        try:
+            try:
+                await self._js.publish(subject, data, headers=dict(headers))
+            except NoStreamResponseError:
+                await self.ensure_streams()
+                await self._js.publish(subject, data, headers=dict(headers))
+        except APIError as error:
+            if error.err_code == _STREAM_FULL:
+                raise QueueFull(
+                    f"{MAX_REQUESTS} decisions are waiting; ask fewer at once or add workers"
+                ) from error
+            raise QueueUnavailable(f"the queue refused the request: {error}") from error
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(f"the queue did not take the request: {error}") from error
+
+    async def subscribe_answers(
+        self, source: str, receive: Callable[[DecisionReply], Awaitable[None]]
+    ) -> None:
+        """Have every answer to `source` given to `receive` from now on."""
+
+        async def on_message(message: Msg) -> None:
+            try:
+                reply = unpack(message.data, message.headers, DecisionReply)
+            except BadRequest as error:
+                log.warning("an answer cannot be read", extra={"why": str(error)})
+                return
+            await receive(reply)
+
+        await self._client.subscribe(f"answers.{source}.*", cb=on_message)
+        await self._settle()
+
+    async def find_answer(self, source: str, decision: str) -> DecisionReply | None:
+        """Look for an answer in the stream.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        try:
+            found = await self._js.get_last_msg(
+                ANSWERS, f"answers.{source}.{decision}", direct=True
+            )
+        except NotFoundError:
+            return None
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(f"the answers stream cannot be read: {error}") from error
+        return unpack(found.data or b"", found.headers, DecisionReply)
+
+    async def workers(self, bundle: str, *, wait_s: float = 1.0) -> WorkerInfo | None:
+        """Give what one live worker of a bundle says of itself; None when there is none."""
+        try:
+            message = await self._client.request(f"workers.{bundle}", b"", timeout=wait_s)
+        except (NatsError, TimeoutError):
+            return None
+        return unpack(message.data, message.headers, WorkerInfo)
+
+    # -- answering ------------------------------------------------------------------------------
+
+    async def announce(self, bundle: str, describe: Callable[[], WorkerInfo]) -> None:
+        """Answer those who ask for workers of a bundle."""
+
+        async def on_message(message: Msg) -> None:
+            data, headers = pack(describe(), limit=self._client.max_payload)
+            await self._client.publish(message.reply, data, headers=headers)
+
+        await self._client.subscribe(f"workers.{bundle}", cb=on_message)
+        await self._settle()
+
+    async def pull(self, bundle: str, *, ack_wait_s: float = ACK_WAIT_S) -> Delivery | None:
+        """Take the next request of a bundle; None when there was none for a while.
+
+        Raises:
+            QueueUnavailable: The broker or the consumer is not there now; try again.
+        """
+        try:
+            if self._pull is None:
+                await self.ensure_streams()
+                self._pull = await self._js.pull_subscribe(
+                    f"decide.{bundle}.>",
+                    durable=f"workers-{bundle}",
+                    stream=DECISIONS,
+                    config=ConsumerConfig(
+                        ack_policy=AckPolicy.EXPLICIT,
+                        ack_wait=ack_wait_s,
+                        max_deliver=MAX_DELIVER,
+                        max_ack_pending=MAX_REQUESTS,
+                    ),
+                )
+            (message,) = await self._pull.fetch(1, timeout=_PULL_S)
+        except TimeoutError:
+            return None
+        except NatsError as error:
+            self._pull = None  # the consumer or its stream is gone: made again by the next pull
+            raise QueueUnavailable(f"requests cannot be pulled: {error}") from error
+        return await self._delivery(message)
+
+    async def _delivery(self, message: Msg) -> Delivery | None:
+        try:
+            request = unpack(message.data, message.headers, DecisionRequest)
+        except BadRequest as error:
+            log.warning("a request cannot be read", extra={"why": str(error)})
+            await message.term()
+            return None
+        published_s = message.metadata.timestamp.timestamp()
+        return Delivery(message, request, max(0.0, time.time() + self._clock_s - published_s))
+
+    async def publish_answer(self, source: str, reply: DecisionReply) -> None:
+        """Put an answer into its stream, which keeps the first one of each decision.
+
+        Raises:
+            QueueUnavailable: The stream did not acknowledge it.
+        """
+        data, headers = pack(reply, limit=self._client.max_payload)
+        headers["Nats-Msg-Id"] = reply.id
+        subject = f"answers.{source}.{reply.id}"
+        try:
+            try:
+                await self._js.publish(subject, data, headers=dict(headers))
+            except NoStreamResponseError:
+                await self.ensure_streams()
+                await self._js.publish(subject, data, headers=dict(headers))
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(f"the answers stream did not take an answer: {error}") from error
+
+    # -- the connection -------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Return when the broker has seen all that was sent: a message to ourselves came back.
+
+        nats-py's `flush` can overtake a subscription that is still in its buffer (2.16.0).
+        """
+        inbox = self._client.new_inbox()
+        mine = await self._client.subscribe(inbox, max_msgs=1)
+        await self._client.publish(inbox, b"")
+        await mine.next_msg(timeout=_TIMEOUT_S)
+
+    async def _learn_clock(self) -> None:
+        """Learn how far the broker's clock is ahead of ours, to tell a request's age by it."""
+        before = time.time()
+        reply = await self._client.request(
+            "$JS.API.STREAM.INFO." + ANSWERS, b"", timeout=_TIMEOUT_S
+        )
+        ours = (before + time.time()) / 2
+        theirs = msgspec.json.decode(reply.data, type=_Stamped).ts
+        self._clock_s = theirs.timestamp() - ours
+
+    async def _on_reconnect(self) -> None:
+        self._pull = None
+        before, self.reconnected = self.reconnected, anyio.Event()
+        before.set()
+
+
+class _Stamped(msgspec.Struct):
+    ts: datetime.datetime
+
+
+async def _note_error(error: Exception) -> None:
+    # Reconnecting is nats-py's work; the log has a line for whoever looks for the cause.
+    log.info("connection to the broker", extra={"why": str(error) or type(error).__name__})
+
+
+def _decisions() -> StreamConfig:
+    return StreamConfig(
+        name=DECISIONS,
+        subjects=["decide.*.*"],
+        # The partition keeps the requests of one match together (see `engine/worker.py`).
+        subject_transform=SubjectTransform(
+            src="decide.*.*",
+            dest=f"decide.{{{{wildcard(1)}}}}.{{{{partition({PARTITIONS},2)}}}}.{{{{wildcard(2)}}}}",
+        ),
+        retention=RetentionPolicy.WORK_QUEUE,
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.NEW,
+        max_msgs=MAX_REQUESTS,
+        duplicate_window=120,
+    )
+
+
+def _answers() -> StreamConfig:
+    return StreamConfig(
+        name=ANSWERS,
+        subjects=["answers.*.*"],
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.MEMORY,
+        discard=DiscardPolicy.OLD,
+        max_age=ANSWERS_KEPT_S,
+        max_msgs_per_subject=1,
+        duplicate_window=ANSWERS_KEPT_S,
+        allow_direct=True,
+    )

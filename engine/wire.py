@@ -1,0 +1,58 @@
+"""Messages as bytes: MessagePack, compressed above a size, checked against what a broker takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+import zstandard
+
+from engine.errors import BadRequest, RequestTooLarge
+
+COMPRESS_ABOVE: Final = 1024  # bytes
+DECODED_LIMIT: Final = 256 << 20  # bytes; what a compressed message may unpack to
+_ENCODING: Final = "Content-Encoding"
+_HEADROOM: Final = 1024  # bytes; headers count as payload
+
+T = TypeVar("T")
+
+
+def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]:
+    """Give a message's bytes and headers.
+
+    Raises:
+        BadRequest: A text in it is not valid Unicode.
+        RequestTooLarge: It is larger than `limit` bytes even when compressed.
+    """
+    try:
+        data = msgspec.msgpack.encode(message)
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"the request holds a lone surrogate: {error.reason}") from error
+    headers: dict[str, str] = {}
+    if len(data) > COMPRESS_ABOVE:
+        data = zstandard.compress(data, 1)
+        headers[_ENCODING] = "zstd"
+    if len(data) > limit - _HEADROOM:
+        raise RequestTooLarge(
+            f"the message has {len(data)} bytes compressed, the broker takes {limit - _HEADROOM};"
+            " shorten the state or raise max_payload"
+        )
+    return data, headers
+
+
+def unpack(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T:
+    """Read a message that `pack` made.
+
+    Raises:
+        BadRequest: It is damaged, or unpacks to more than `DECODED_LIMIT` bytes.
+    """
+    try:
+        if headers and headers.get(_ENCODING) == "zstd":
+            size = zstandard.frame_content_size(data)
+            if not 0 <= size <= DECODED_LIMIT:
+                raise BadRequest(f"a message unpacks to {size} bytes, the limit is {DECODED_LIMIT}")
+            data = zstandard.ZstdDecompressor().decompress(data)
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, zstandard.ZstdError) as error:
+        raise BadRequest(f"a message of the queue cannot be read: {error}") from error

@@ -1,0 +1,266 @@
+"""The worker process: takes requests from the queue, has them answered, answers, acknowledges.
+
+It has no batching logic: up to `MAX_IN_FLIGHT` requests are handed to the backend as they come, and
+the engine's scheduler groups them. Run as `python -m engine.worker`; the NATS address, which holds
+a credential, comes in the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+import uuid
+from typing import Final, Literal
+
+import anyio
+import msgspec
+
+from engine.backend import Backend
+from engine.contract import DecisionReply, DecisionRequest, Failure
+from engine.errors import DecisionExpired, EngineError, EngineFailed, QueueUnavailable
+from engine.mock import MockBackend, parse_mock
+from engine.models import Model, open_model
+from engine.process import exit_with_parent
+from engine.queue import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S, Delivery, Queue, WorkerInfo
+
+log = logging.getLogger(__name__)
+
+Dtype = Literal["bfloat16", "float32"]
+
+NATS_VARIABLE: Final = "OSTINATO_NATS"
+MAX_IN_FLIGHT: Final = 64
+GRACE_S: Final = 4.0
+_RETRY_S: Final = 0.2
+
+
+class Worker:
+    """One backend on one queue."""
+
+    def __init__(
+        self, queue: Queue, model: Model, backend: Backend, *, ack_wait_s: float = ACK_WAIT_S
+    ) -> None:
+        self._queue = queue
+        self._model = model
+        self._backend = backend
+        self._ack_wait_s = ack_wait_s
+        self._name = uuid.uuid4().hex[:8]
+        self._in_flight = 0
+        self._pulling = anyio.CancelScope()
+        self._draining = anyio.Event()
+
+    def describe(self) -> WorkerInfo:
+        """Say what this worker is and does."""
+        return WorkerInfo(
+            worker=self._name,
+            bundle=self._model.hash,
+            fingerprint=self._backend.fingerprint,
+            in_flight=self._in_flight,
+            pid=os.getpid(),
+        )
+
+    async def run(self) -> None:
+        """Work until `drain`; raises EngineFailed when the backend is dead."""
+        await self._queue.announce(self._model.hash, self.describe)
+        with self._pulling:
+            async with anyio.create_task_group() as group:
+                for _ in range(MAX_IN_FLIGHT):
+                    group.start_soon(self._work)
+        # here after `drain`: what was pulled is answered or, after the grace time, handed back
+
+    def drain(self) -> None:
+        """Take no more requests; what is under way has the grace time to finish."""
+        self._draining.set()
+        self._pulling.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            delivery = await self._pull()
+            if delivery is not None:
+                await self._finish(delivery)
+            if self._backend.dead:
+                raise EngineFailed("the engine has died; see the worker's log")
+
+    async def _pull(self) -> Delivery | None:
+        delivery = None
+        async with anyio.create_task_group() as group:
+            # a pull that was under way when the connection broke would wait for nothing
+            group.start_soon(_cancel_when, self._queue.reconnected, group.cancel_scope)
+            try:
+                delivery = await self._queue.pull(self._model.hash, ack_wait_s=self._ack_wait_s)
+            except QueueUnavailable:
+                await anyio.sleep(_RETRY_S)
+            group.cancel_scope.cancel()
+        return delivery
+
+    async def _finish(self, delivery: Delivery) -> None:
+        """Answer one request; a drain lets it finish within the grace time."""
+        self._in_flight += 1
+        try:
+            with anyio.CancelScope(shield=True) as shield:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._limit_by_drain, shield)
+                    group.start_soon(self._keep, delivery)
+                    await self._answer(delivery)
+                    group.cancel_scope.cancel()
+            if shield.cancelled_caught:
+                with anyio.CancelScope(shield=True):
+                    await delivery.hand_back()
+        finally:
+            self._in_flight -= 1
+
+    async def _limit_by_drain(self, shield: anyio.CancelScope) -> None:
+        await self._draining.wait()
+        await anyio.sleep(GRACE_S)
+        shield.cancel()
+
+    async def _keep(self, delivery: Delivery) -> None:
+        """Tell the queue that the request is being worked on, well before it would redeliver it."""
+        while True:
+            await anyio.sleep(min(PROGRESS_S, self._ack_wait_s / 3))
+            await delivery.in_progress()
+
+    async def _answer(self, delivery: Delivery) -> None:
+        request = delivery.request
+        try:
+            reply = None
+            if delivery.number > 1 or request.attempt > 1:
+                reply = await self._queue.find_answer(request.source, request.id)
+            if reply is None:
+                reply = await self._decide(delivery)
+            if reply is None:
+                return  # the engine died with it: it is delivered again, elsewhere or after restart
+            await self._queue.publish_answer(request.source, reply)
+        except QueueUnavailable as error:
+            log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
+            return  # not acknowledged, so it is delivered again and then answered
+        await delivery.ack()
+
+    async def _decide(self, delivery: Delivery) -> DecisionReply | None:
+        """Have the backend answer within what is left of the deadline; failures are answers too."""
+        request, waited = delivery.request, delivery.age_s
+        started = time.monotonic()
+        left = request.remaining_s - waited
+        try:
+            reply = None
+            if left > 0:
+                with anyio.move_on_after(left):
+                    reply = await self._backend.decide(request)
+            if reply is None:
+                where = "in the engine" if left > 0 else f"after {waited:.1f} s in the queue"
+                raise DecisionExpired(
+                    f"decision {request.id}: its {request.remaining_s:g} s ended {where}"
+                )
+        except EngineError as error:
+            if self._backend.dead and delivery.number < MAX_DELIVER:
+                return None
+            return _failed(request, error)
+        return msgspec.structs.replace(
+            reply,
+            attempt=request.attempt,
+            queue_ms=waited * 1000,
+            engine_ms=(time.monotonic() - started) * 1000,
+        )
+
+
+def _failed(request: DecisionRequest, error: EngineError) -> DecisionReply:
+    return DecisionReply(
+        id=request.id, attempt=request.attempt, failure=Failure(error.code, str(error))
+    )
+
+
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
+    """Load what answers for a model.
+
+    Raises:
+        EngineError: It cannot be loaded here.
+    """
+    if model.bundle is None:
+        return MockBackend(parse_mock(model.spec))
+    # vLLM takes seconds to import and is not needed for a mock
+    from engine.llm.backend import VllmBackend
+
+    return await VllmBackend.start(model.bundle, dtype=dtype or "bfloat16", window=model.window)
+
+
+async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = None) -> None:
+    """Work until SIGTERM or SIGINT.
+
+    Raises:
+        QueueUnavailable: The broker cannot be reached.
+        EngineError: The model cannot be loaded, or its engine has died.
+    """
+    queue = await Queue.connect(nats_url)
+    try:
+        backend = await open_backend(model, dtype=dtype)
+        try:
+            worker = Worker(queue, model, backend)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_drain_on_signal, worker)
+                log.info("worker ready", extra={"bundle": model.hash})
+                await worker.run()
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(GRACE_S):
+                await backend.close()
+    finally:
+        await queue.close()
+
+
+async def _drain_on_signal(worker: Worker) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            worker.drain()
+            return
+
+
+def main() -> int:
+    """Run as a child process; the last line of the log says why it ended."""
+    parser = argparse.ArgumentParser(prog="python -m engine.worker")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--window", type=int)
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"))
+    arguments = parser.parse_args()
+    exit_with_parent()
+    debug = bool(os.environ.get("OSTINATO_DEBUG"))
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        model = open_model(arguments.model, window=arguments.window)
+        anyio.run(
+            lambda: serve_worker(
+                nats_url=os.environ[NATS_VARIABLE], model=model, dtype=arguments.dtype
+            )
+        )
+    except BaseExceptionGroup as group:
+        known, _ = group.split(EngineError)
+        if known is None or debug:
+            raise
+        while isinstance(known, BaseExceptionGroup):
+            known = known.exceptions[0]
+        return _report(known)
+    except EngineError as error:
+        if debug:
+            raise
+        return _report(error)
+    return 0
+
+
+def _report(error: BaseException) -> int:
+    code = error.code if isinstance(error, EngineError) else "engine/error"
+    sys.stderr.write(f"error: {error} [{code}]\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
