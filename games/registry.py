@@ -1,0 +1,78 @@
+"""Games by name: the built-in ones, those of installed packages, and those of other libraries.
+
+A package adds a game with an entry point in the group `ostinato.games`; its object is called with
+the parameters of the id, as strings, and gives a Game.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from games.base import Game
+from games.errors import BadGameParameters, UnknownGame
+
+BUILT_IN = {
+    "tictactoe": "games.tictactoe:load",
+    "kuhn_poker": "games.kuhn_poker:load",
+    "expedition": "games.expedition:load",
+}
+LIBRARIES = {"openspiel": "games.adapters.openspiel:load"}
+GROUP = "ostinato.games"
+
+_ID = re.compile(r"(?P<name>[a-z0-9_]+)(?:\((?P<parameters>[^()]*)\))?")
+
+
+def load_game(id: str) -> Game:
+    """Give the game of an id: `NAME`, `NAME(key=value,...)`, or `LIBRARY:NAME...`.
+
+    Raises:
+        UnknownGame: No such game; the message names near ones.
+        BadGameParameters: It does not take these parameters.
+        UnsupportedGame: The library is missing, or its game does not fit the protocol.
+    """
+    library, colon, rest = id.partition(":")
+    if colon:
+        if library not in LIBRARIES:
+            known = ", ".join(f"{name}:..." for name in LIBRARIES)
+            raise UnknownGame(f"no library {library!r} for game {id!r}; known are {known}")
+        return _object(LIBRARIES[library])(rest)
+    found = _ID.fullmatch(id)
+    if found is None:
+        raise BadGameParameters(f"{id!r} is not a game's id; write NAME or NAME(key=value,...)")
+    name = found["name"]
+    return _factory(name)(**_parameters(id, found["parameters"] or ""))
+
+
+def game_names() -> list[str]:
+    """Give the names of all games but those of libraries, in order."""
+    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def _factory(name: str) -> Callable[..., Game]:
+    if name in BUILT_IN:
+        return _object(BUILT_IN[name])
+    for point in entry_points(group=GROUP, name=name):
+        return point.load()
+    near = difflib.get_close_matches(name, game_names(), n=3)
+    hint = f"did you mean {' or '.join(near)}" if near else f"known are {', '.join(game_names())}"
+    raise UnknownGame(f"no game {name!r}; {hint}, or openspiel:NAME")
+
+
+def _parameters(id: str, text: str) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals or not key.isidentifier() or key in parameters:
+            raise BadGameParameters(f"{id}: {item!r} is not key=value, or comes twice")
+        parameters[key] = value
+    return parameters
+
+
+def _object(place: str) -> Callable[..., Game]:
+    """Import late: a game that nobody plays costs nothing, and a library may be missing."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
