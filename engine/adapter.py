@@ -75,7 +75,8 @@ def write_adapter(
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file(tensors, folder / TENSORS, metadata={"format": "pt", "base": base})
+    # one entry only: the library writes several in an order that changes from run to run
+    save_file(tensors, folder / TENSORS, metadata={"base": base})
 
 
 def adapter_rank(folder: Path) -> int:
@@ -121,12 +122,13 @@ def check_adapter(folder: Path, *, rank: int, base: str, base_shapes: Shapes) ->
     expected: Shapes = {}
     for name in header.shapes:
         module = name.removeprefix(PEFT_PREFIX).rsplit(".lora_", 1)[0]
-        rows, columns = base_shapes.get(f"{module}.weight", (0, 0))
-        if not _MODULE.fullmatch(module) or not rows:
+        shape = base_shapes.get(f"{module}.weight")
+        if not _MODULE.fullmatch(module) or shape is None:
             raise BadBundle(
                 f"{folder}: vLLM would not apply {name}; name it "
                 f"{PEFT_PREFIX}model.language_model.layers.N..., as in the base"
             )
+        rows, columns = shape
         expected[f"{PEFT_PREFIX}{module}.lora_A.weight"] = (rank, columns)
         expected[f"{PEFT_PREFIX}{module}.lora_B.weight"] = (rows, rank)
     for name, shape in expected.items():
