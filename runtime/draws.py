@@ -33,6 +33,11 @@ def pick(weights: Sequence[float], draw: float) -> int:
     return last  # rounding can leave a crumb behind the last weight
 
 
+def uniform(draw: float, count: int) -> int:
+    """Give the index among `count` equally likely ones that `draw` falls on."""
+    return int(draw * count)
+
+
 def _bits(*parts: str | int) -> int:
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 11

@@ -11,7 +11,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
-from games.base import Game, State
+from games.base import State
 from store.events import (
     ActionRefused,
     AnswerDiscarded,
@@ -46,7 +46,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
         choices: How often each seat chose, forced actions not counted.
         asked: Decisions of the turn that is going on, in order; a factored action has several.
         failed: The decision of this turn that will not be answered; a fallback is due.
-        refusals: Illegal actions named in the turn that is going on.
+        refused: Why each illegal action named in this turn is illegal.
+        rebased: Whether the text was started anew since the last turn.
     """
 
     match: str
@@ -59,8 +60,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[int, ...]
     asked: tuple[Asked, ...] = ()
     failed: DecisionFailed | None = None
-    refusals: int = 0
-    paused: bool = False
+    refused: tuple[str, ...] = ()
+    rebased: bool = False
     ended: MatchEnded | None = None
 
 
@@ -77,11 +78,6 @@ def begin(match: str, started: MatchStarted, state: State) -> Fold:
         previous=(None,) * seats,
         choices=(0,) * seats,
     )
-
-
-def start_state(game: Game, started: MatchStarted) -> State:
-    """Give the game's first state for a match."""
-    return game.start(seats=len(started.seats), seed=started.seed)
 
 
 def successor(state: State, event: Event) -> State:
@@ -114,7 +110,7 @@ def advance(fold: Fold, event: Event, state: State | None = None) -> Fold:
             return _moved(fold, event, state, version)
         case DecisionRequested():
             asked = (*fold.asked, Asked(event))
-            return replace(fold, next_version=version, asked=asked, paused=False)
+            return replace(fold, next_version=version, asked=asked)
         case DecisionAnswered():
             asked = tuple(
                 Asked(each.request, event) if each.request.decision == event.decision else each
@@ -124,14 +120,12 @@ def advance(fold: Fold, event: Event, state: State | None = None) -> Fold:
         case DecisionFailed():
             return replace(fold, next_version=version, failed=event)
         case ActionRefused():  # the agent chooses anew, so what it asked before no longer counts
-            refusals = fold.refusals + 1
-            return replace(fold, next_version=version, asked=(), refusals=refusals)
+            refused = (*fold.refused, event.message)
+            return replace(fold, next_version=version, asked=(), refused=refused)
         case AnswerDiscarded():
             return replace(fold, next_version=version)
         case MatchPaused():
-            return replace(
-                fold, next_version=version, asked=(), failed=None, refusals=0, paused=True
-            )
+            return replace(fold, next_version=version, asked=(), failed=None, refused=())
         case MatchEnded():
             return replace(fold, next_version=version, ended=event)
         case MatchStarted():
@@ -158,6 +152,7 @@ def _moved(
         epoch=epoch,
         previous=previous,
         choices=choices,
+        rebased=isinstance(event, EpochStarted),
     )
 
 

@@ -69,7 +69,7 @@ def parts_of(option: Option) -> tuple[str, ...]:
 def complete(options: Sequence[Option], chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Extend `chosen` by the parts that leave no choice."""
     left = _compatible(options, chosen)
-    while len(chosen) < len(parts_of(left[0])):
+    while left and len(chosen) < len(parts_of(left[0])):
         labels = {parts_of(option)[len(chosen)] for option in left}
         if len(labels) > 1:
             break

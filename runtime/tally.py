@@ -7,6 +7,16 @@ from collections import Counter
 
 import msgspec
 
+from store.events import (
+    ActionRefused,
+    AnswerDiscarded,
+    DecisionAnswered,
+    DecisionFailed,
+    DecisionRequested,
+    Event,
+    TurnTaken,
+)
+
 _STEP = math.log(1.02)  # a bucket is 2 % wide, so a quantile is exact to 1 %
 
 
@@ -34,7 +44,7 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run's decisions came to.
 
     Attributes:
-        asked: Requests sent, resumed ones included.
+        asked: Decisions put to the model, resumed ones included.
         answered, failed: How they ended.
         forced: Turns taken without asking, because only one action was legal.
         fallback: Turns taken by the match's fallback.
@@ -44,46 +54,52 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
         p50_ms, p95_ms: From before a request was published to after its answer had come.
     """
 
-    asked: int
-    answered: int
-    failed: int
-    forced: int
-    fallback: int
-    refused: int
-    discarded: int
-    tokens_read: int
-    tokens_reused: int
-    p50_ms: float | None
-    p95_ms: float | None
+    asked: int = 0
+    answered: int = 0
+    failed: int = 0
+    forced: int = 0
+    fallback: int = 0
+    refused: int = 0
+    discarded: int = 0
+    tokens_read: int = 0
+    tokens_reused: int = 0
+    p50_ms: float | None = None
+    p95_ms: float | None = None
 
 
 class Tally:
-    """Counts while a run goes on."""
+    """Adds up the events of a run."""
 
     def __init__(self) -> None:
-        self.asked = 0
-        self.answered = 0
-        self.failed = 0
-        self.forced = 0
-        self.fallback = 0
-        self.refused = 0
-        self.discarded = 0
-        self.tokens_read = 0
-        self.tokens_reused = 0
-        self.latency = Latency()
+        self._counts: Counter[str] = Counter()
+        self._latency = Latency()
+
+    def add(self, event: Event) -> None:
+        """Count one event."""
+        counts = self._counts
+        match event:
+            case DecisionRequested():
+                counts["asked"] += 1
+            case DecisionAnswered():
+                counts["answered"] += 1
+                counts["tokens_read"] += event.tokens_read
+                counts["tokens_reused"] += event.tokens_reused
+                self._latency.add(event.total_ms)
+            case DecisionFailed():
+                counts["failed"] += 1
+            case ActionRefused():
+                counts["refused"] += 1
+            case AnswerDiscarded():
+                counts["discarded"] += 1
+            case TurnTaken(how="forced" | "fallback" as how):
+                counts[how] += 1
+            case _:
+                pass
 
     def decisions(self) -> Decisions:
         """Give the counts as they stand."""
         return Decisions(
-            asked=self.asked,
-            answered=self.answered,
-            failed=self.failed,
-            forced=self.forced,
-            fallback=self.fallback,
-            refused=self.refused,
-            discarded=self.discarded,
-            tokens_read=self.tokens_read,
-            tokens_reused=self.tokens_reused,
-            p50_ms=self.latency.quantile(0.50),
-            p95_ms=self.latency.quantile(0.95),
+            **self._counts,
+            p50_ms=self._latency.quantile(0.50),
+            p95_ms=self._latency.quantile(0.95),
         )

@@ -10,8 +10,9 @@ import msgspec
 
 from games.base import View
 from games.questions import Answer, Option, Question
-from runtime.draws import draw
+from runtime.errors import CannotPlay
 from runtime.fold import Fold
+from runtime.lots import seat_draw
 from runtime.requests import questions_of
 
 
@@ -47,17 +48,16 @@ class Turn:
         options: tuple[Option, ...],
         *,
         factors: tuple[str, ...],
-        ask: Asker,
-        refused: str | None = None,
+        ask: Asker | None,
     ) -> None:
         actor = fold.state.actor
-        assert actor is not None
+        assert actor is not None  # the loop makes a turn only where a seat is to act
         self.match = fold.match
         self.seat = actor
         self.options = options
         self.factors = factors
         self.index = fold.choices[actor]
-        self.refused = refused
+        self.refused = fold.refused[-1] if fold.refused else None
         self._fold = fold
         self._ask = ask
 
@@ -96,13 +96,11 @@ class Turn:
         Raises:
             EngineError: There is no answer and none will be waited for. It is recorded; unless
                 the agent acts all the same, the match's fallback follows.
+            CannotPlay: The match has no model, because no agent said that it `asks`.
         """
+        if self._ask is None:
+            raise CannotPlay(f"seat {self.seat} asks a model; its agent has to declare `asks`")
         return await self._ask(self, questions, chosen, draw)
-
-
-def seat_draw(fold: Fold, part: int = 0) -> float:
-    """Give the number in [0, 1) for the seat to act, in this turn and part of its action."""
-    return draw(fold.started.seed, "seat", fold.state.actor or 0, fold.turn, part)
 
 
 class Agent(Protocol):

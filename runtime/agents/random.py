@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.agents.base import Act, Turn
+from runtime.draws import uniform
 
 
 class RandomAgent:
@@ -14,8 +15,3 @@ class RandomAgent:
         """Take the option that the turn's draw falls on."""
         draw = turn.draw()
         return Act(turn.options[uniform(draw, len(turn.options))].id, draw)
-
-
-def uniform(draw: float, count: int) -> int:
-    """Give the index among `count` equally likely ones that a draw falls on."""
-    return int(draw * count)

@@ -1,0 +1,185 @@
+"""Carries one match's questions to a model: durable first, then sent, then answered once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import anyio
+
+from engine.client import Engine, Stray
+from engine.contract import DecisionReply, DecisionRequest
+from engine.errors import DecisionExpired, EngineError, RecordTooLong
+from games.questions import Answer, Question
+from runtime.agents.base import Turn
+from runtime.errors import ReplayDiffers
+from runtime.fold import Asked
+from runtime.journal import Journal
+from runtime.requests import FORM, RECORD, Request, answers_of, decision_id, derive
+from store.events import (
+    AnswerDiscarded,
+    DecisionAnswered,
+    DecisionFailed,
+    DecisionRequested,
+    Event,
+)
+from store.log import Recorded
+
+GRACE_S = 5.0
+"""The engine keeps a decision's deadline and knows why there is no answer; this long after it, an
+engine that says nothing is given up."""
+
+
+class Outbox:
+    """The decisions of one match."""
+
+    def __init__(self, journal: Journal, engine: Engine, *, source: str) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._source = source
+        self._asks = 0  # in this run of the agent
+        self._strays: dict[str, Stray] = {}  # what one more answer to a decision is
+        self._resumed_attempt = 1
+
+    def resume(self, recorded: Sequence[Recorded]) -> None:
+        """Learn what was asked in an earlier process."""
+        for each in recorded:
+            self._note(each.event)
+        # How often that process published is not in the log, and the queue drops an attempt that
+        # it has seen. The age of the match in milliseconds is above any earlier attempt.
+        self._resumed_attempt = 2 + max(0, time.time_ns() // 1_000_000 - recorded[0].at_ms)
+
+    def discard(self, decision: str, stray: Stray) -> None:
+        """Record an answer that nobody waits for; it changes nothing.
+
+        The log knows decisions of earlier processes, `stray` is what the engine makes of it.
+        """
+        reason = self._strays.get(decision, stray)
+        self._journal.record(AnswerDiscarded(decision=decision, reason=reason))
+
+    def rewind(self) -> None:
+        """Expect the agent to ask from the start of its turn; what the log has is not sent."""
+        self._asks = 0
+
+    async def ask(
+        self, turn: Turn, questions: Sequence[Question], chosen: tuple[str, ...], draw: float | None
+    ) -> tuple[Answer, ...]:
+        """Give the answers to one request of an agent, from the log if they are there.
+
+        Raises:
+            RecordTooLong: It does not fit the window; nothing was recorded.
+            EngineError: It failed or expired; that is recorded.
+            ReplayDiffers: The request that the log has is another one.
+        """
+        request = derive(turn.view, questions)
+        earlier = self._journal.fold.asked[self._asks :][:1]
+        self._asks += 1
+        if not earlier:
+            asked = self._request(turn, questions, request, chosen, draw)
+            return await self._send(asked, request, attempt=1)
+        [known] = earlier
+        self._check(known, request)
+        if known.answer is not None:
+            return known.answer.answers
+        return await self._send(known.request, request, attempt=self._resumed_attempt)
+
+    def _request(
+        self,
+        turn: Turn,
+        questions: Sequence[Question],
+        request: Request,
+        chosen: tuple[str, ...],
+        draw: float | None,
+    ) -> DecisionRequested:
+        fold = self._journal.fold
+        tokens = self._engine.model.measure(request.ask)
+        window = fold.started.window
+        if window is not None and tokens > window:
+            raise RecordTooLong(f"the record has {tokens} tokens, the window {window}")
+        asked = DecisionRequested(
+            decision=decision_id(fold.match, fold.next_version),
+            seat=turn.seat,
+            part=len(chosen),
+            questions=tuple(questions),
+            form=FORM,
+            record=RECORD,
+            public_end=request.ask.public_end,
+            length=request.length,
+            sha256=request.sha256,
+            deadline_s=fold.started.deadline_s,
+            fallback=fold.started.fallback,
+            bundle=self._engine.model.hash,
+            chosen=chosen,
+            draw=draw,
+        )
+        self._record(asked)
+        return asked
+
+    def _check(self, known: Asked, request: Request) -> None:
+        asked = known.request
+        if asked.sha256 != request.sha256:
+            raise ReplayDiffers(
+                f"decision {asked.decision}: the log has request {asked.sha256[:12]}, this agent"
+                f" now asks {request.sha256[:12]}; resume with the code that recorded the match"
+            )
+        if known.answer is None and asked.bundle != self._engine.model.hash:
+            raise ReplayDiffers(
+                f"decision {asked.decision} was put to model {asked.bundle}, this one is"
+                f" {self._engine.model.hash}; resume with the same --model"
+            )
+
+    async def _send(
+        self, asked: DecisionRequested, request: Request, *, attempt: int
+    ) -> tuple[Answer, ...]:
+        message = DecisionRequest(
+            id=asked.decision,
+            attempt=attempt,
+            source=self._source,
+            affinity=self._journal.fold.match,
+            remaining_s=asked.deadline_s,
+            ask=request.ask,
+        )
+        await self._journal.save()
+        start = time.perf_counter()
+        try:
+            reply = await self._decide(message)
+            answers = answers_of(asked.questions, reply)
+        except EngineError as error:
+            self._record(
+                DecisionFailed(decision=asked.decision, code=error.code, message=str(error))
+            )
+            raise
+        self._record(
+            DecisionAnswered(
+                decision=asked.decision,
+                attempt=reply.attempt,
+                answers=answers,
+                tokens_read=reply.tokens_read,
+                tokens_reused=reply.tokens_reused,
+                queue_ms=reply.queue_ms,
+                engine_ms=reply.engine_ms,
+                total_ms=(time.perf_counter() - start) * 1000,
+                fingerprint=reply.fingerprint,
+            )
+        )
+        return answers
+
+    async def _decide(self, message: DecisionRequest) -> DecisionReply:
+        try:
+            with anyio.fail_after(message.remaining_s + GRACE_S):
+                return await self._engine.decide(message)
+        except TimeoutError as error:
+            raise DecisionExpired(
+                f"decision {message.id}: no answer in {message.remaining_s:g} s;"
+                " see `ostinato status`, or allow more time"
+            ) from error
+
+    def _record(self, event: Event) -> None:
+        self._journal.record(event)
+        self._note(event)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, DecisionRequested | DecisionFailed):
+            self._strays[event.decision] = "late"
+        elif isinstance(event, DecisionAnswered):
+            self._strays[event.decision] = "duplicate"

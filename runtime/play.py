@@ -1,0 +1,204 @@
+"""Plays many matches at once.
+
+A run is a function of its game, seats, model and seed: the ids and seeds of its matches follow
+from them. Played again into the same log it goes on where it stopped: finished matches are not
+repeated, the others are resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+
+import anyio
+import msgspec
+
+from engine.client import Engine, Stray
+from engine.contract import DecisionReply
+from games.base import Game
+from runtime.draws import match_seed
+from runtime.errors import CannotPlay
+from runtime.match import Match, MatchResult
+from runtime.requests import match_of
+from runtime.table import Seat, Table, Terms, check_seats
+from runtime.tally import Decisions, Tally
+from store.events import ChanceDrawn, MatchEnded, TurnTaken
+from store.log import EventLog, Recorded
+
+logger = logging.getLogger(__name__)
+
+CONCURRENCY = 16
+
+_NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to; with `seed` it can be repeated.
+
+    `decisions` counts what was done now, not what the log had already.
+    """
+
+    seed: int
+    matches: tuple[MatchResult, ...]
+    decisions: Decisions
+
+
+class Run:
+    """Matches of one game between the same agents.
+
+    It exists before the engine does, because an engine is told where stray answers go:
+
+        run = Run(log, game, seats, matches=10, seed=1)
+        async with embedded(model, ..., source=log.log_id, on_stray=run.on_stray) as engine:
+            report = await run.play(engine)
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        game: Game,
+        seats: Sequence[Seat],
+        *,
+        matches: int,
+        seed: int | None = None,
+        concurrency: int = CONCURRENCY,
+        terms: Terms | None = None,
+        on_result: Callable[[MatchResult], None] | None = None,
+    ) -> None:
+        """Describe a run; nothing happens yet.
+
+        Args:
+            log: Where the matches are, or go.
+            game: The rules.
+            seats: One for each seat of the game.
+            matches: How many there are to be, those included that the log has already.
+            seed: Of the run; None draws one.
+            concurrency: How many matches are under way at once.
+            terms: What holds for every match that starts now; a resumed one keeps its own.
+            on_result: Called after each match.
+
+        Raises:
+            CannotPlay: These agents cannot play this game.
+        """
+        check_seats(game.facts, seats)
+        self.seed = secrets.randbits(32) if seed is None else seed
+        self._log = log
+        self._game = game
+        self._seats = tuple(seats)
+        self._matches = matches
+        self._concurrency = concurrency
+        self._terms = terms or Terms()
+        self._on_result = on_result
+        self._live: dict[str, Match] = {}
+
+    @property
+    def asks(self) -> bool:
+        """Whether a seat asks a model, so that `play` needs an engine."""
+        return any(seat.agent.asks for seat in self._seats)
+
+    async def play(self, engine: Engine | None = None) -> RunReport:
+        """Play all matches that the log does not have whole.
+
+        Raises:
+            CannotPlay: A seat asks a model and there is none, or the game does not fit its window.
+            ReplayDiffers: An unfinished match was recorded by other code.
+            RuntimeFault, GamesError, EngineError, StoreError: The first of a match; the others
+                stop too, and the same run goes on from the log.
+        """
+        if not self.asks:
+            engine = None
+        elif engine is None:
+            raise CannotPlay("a seat asks a model; name one with --model")
+        table = Table(
+            log=self._log,
+            game=self._game,
+            seats=self._seats,
+            engine=engine,
+            terms=self._terms,
+            tally=Tally(),
+        )
+        prefix = self._prefix(engine)
+        present = {
+            summary.match for summary in self._log.matches() if summary.match.startswith(prefix)
+        }
+        results: list[MatchResult | None] = [None] * self._matches
+        indices = iter(range(self._matches))
+
+        async def work() -> None:
+            for index in indices:
+                match = f"{prefix}{index:04d}"
+                result = await self._one(table, match, index, present=match in present)
+                results[index] = result
+                if self._on_result is not None:
+                    self._on_result(result)
+
+        try:
+            async with anyio.create_task_group() as group:
+                for _ in range(min(self._concurrency, self._matches)):
+                    group.start_soon(work)
+        except ExceptionGroup as failed:
+            raise _first(failed) from None
+        return RunReport(
+            seed=self.seed,
+            matches=tuple(result for result in results if result is not None),
+            decisions=table.tally.decisions(),
+        )
+
+    async def on_stray(self, reply: DecisionReply, stray: Stray) -> None:
+        """Record an answer that nobody waits for, if its match is under way."""
+        match = self._live.get(match_of(reply.id))
+        if match is not None:
+            match.discard(reply.id, stray)
+        else:
+            logger.info("answer discarded", extra={"decision": reply.id, "reason": stray})
+
+    async def _one(self, table: Table, match: str, index: int, *, present: bool) -> MatchResult:
+        if present:
+            recorded = self._log.read(match)
+            finished = _finished(recorded)
+            if finished is not None:
+                return finished
+            live = Match.resume(table, recorded)
+        else:
+            live = Match.new(table, match, seed=match_seed(self.seed, index))
+        self._live[match] = live
+        try:
+            return await live.run()
+        finally:
+            del self._live[match]
+
+    def _prefix(self, engine: Engine | None) -> str:
+        """Give how the ids of this run's matches start; a token, whatever the game is called."""
+        game = self._game.facts.id
+        names = [seat.name for seat in self._seats]
+        what = [game, names, self.seed, engine.model.hash if engine else None]
+        digest = hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:8]
+        return f"{_NOT_IN_ID.sub('_', game).strip('_')}-{digest}-"
+
+
+def _finished(recorded: Iterable[Recorded]) -> MatchResult | None:
+    """Give the result of a match from its events; None if it has not ended."""
+    turns = 0
+    for each in recorded:
+        event = each.event
+        if isinstance(event, TurnTaken | ChanceDrawn):
+            turns += 1
+        elif isinstance(event, MatchEnded):
+            return MatchResult(
+                match=each.match,
+                end=event.end,
+                reason=event.reason,
+                returns=event.returns,
+                turns=turns,
+            )
+    return None
+
+
+def _first(group: BaseException) -> BaseException:
+    """Give the error that stopped a group of tasks, out of its wrapping."""
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
