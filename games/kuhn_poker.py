@@ -5,14 +5,23 @@ H. W. Kuhn, "A simplified two-person poker", Contributions to the Theory of Game
 
 from __future__ import annotations
 
+import msgspec
+
 from games.base import CHANCE, GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction
 from games.questions import Option, Question, choice
 
 CARDS = ("Jack", "Queen", "King")
 PASS, BET = "pass", "bet"
-ENDINGS = ("pp", "pbp", "pbb", "bp", "bb")
-"""Betting, one letter an action, after which the hand is over."""
+SEATS = 2
+SHOWDOWNS = ("pp", "pbb", "bb")
+"""Betting, one letter an action, after which the cards are shown."""
+
+ENDINGS = (*SHOWDOWNS, "pbp", "bp")
+"""Betting after which the hand is over."""
+
+_OPENINGS = (Option(PASS, "put in nothing"), Option(BET, "bet one more chip"))
+_ANSWERS = (Option(PASS, "give up the pot"), Option(BET, "call for one more chip"))
 
 _RULES = """\
 KUHN POKER
@@ -26,57 +35,62 @@ PLAY
 """
 
 
-class KuhnState:
-    """Cards dealt so far and the betting."""
+class KuhnState(msgspec.Struct, frozen=True):
+    """A hand under way.
 
-    __slots__ = ("_bets", "_cards", "_public", "actor")
+    Attributes:
+        cards: Indices of the dealt cards, by player.
+        bets: The actions, one letter each.
+        play: The public text: the rules, then a line for each turn.
+    """
 
-    def __init__(self, cards: tuple[int, ...], bets: str, public: str) -> None:
-        self._cards = cards
-        self._bets = bets
-        self._public = public
-        self.actor: int | None = len(bets) % 2
-        if len(cards) < 2:
-            self.actor = CHANCE
-        elif bets in ENDINGS:
-            self.actor = None
+    cards: tuple[int, ...]
+    bets: str
+    play: str
+
+    @property
+    def actor(self) -> int | None:
+        """Chance deals two cards, then the players act in turn."""
+        if len(self.cards) < SEATS:
+            return CHANCE
+        return None if self.bets in ENDINGS else len(self.bets) % SEATS
 
     def options(self) -> tuple[Option, ...]:
         """Give pass and bet, with what they mean here."""
         if self.actor is None or self.actor == CHANCE:
             return ()
-        if self._bets.endswith("b"):
-            return (Option(PASS, "give up the pot"), Option(BET, "call for one more chip"))
-        return (Option(PASS, "put in nothing"), Option(BET, "bet one more chip"))
+        return _ANSWERS if self.bets.endswith("b") else _OPENINGS
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Give the cards that are left in the deck."""
         if self.actor != CHANCE:
             return ()
-        return tuple(Outcome(name) for card, name in enumerate(CARDS) if card not in self._cards)
+        return tuple(Outcome(name) for card, name in enumerate(CARDS) if card not in self.cards)
 
     def apply(self, action: str) -> KuhnState:
-        """Deal a card, or act."""
+        """Deal a card, or act; raises IllegalAction."""
+        legal = tuple(each.id for each in self.options() or self.outcomes())
+        if action not in legal:
+            raise IllegalAction(action, legal)
         if self.actor == CHANCE:
-            legal = tuple(outcome.id for outcome in self.outcomes())
-            if action not in legal:
-                raise IllegalAction(action, legal)
-            line = f"Player {len(self._cards)} is dealt a card.\n"
-            cards = (*self._cards, CARDS.index(action))
-            return KuhnState(cards, self._bets, self._public + line)
-        if self.actor is None or action not in (PASS, BET):
-            raise IllegalAction(action, tuple(option.id for option in self.options()))
-        line = f"Player {self.actor}: {action}\n"
-        return KuhnState(self._cards, self._bets + action[0], self._public + line)
+            line = f"Player {len(self.cards)} is dealt a card.\n"
+            return KuhnState((*self.cards, CARDS.index(action)), self.bets, self.play + line)
+        bets = self.bets + action[0]
+        line = f"Player {self.actor}: {action}{self._showdown(bets)}\n"
+        return KuhnState(self.cards, bets, self.play + line)
+
+    def _showdown(self, bets: str) -> str:
+        if bets not in SHOWDOWNS:
+            return ""
+        first, second = (CARDS[card] for card in self.cards)
+        return f"; player 0 shows the {first}, player 1 the {second}"
 
     def view(self, seat: int) -> View:
-        """Rules and betting for both, then the own card; both cards once they are shown."""
-        lines = [f"\nYou are player {seat}."]
-        if seat < len(self._cards):
-            lines.append(f"Your card is the {CARDS[self._cards[seat]]}.")
-        if self._shown:
-            lines.append(f"Player {1 - seat} shows the {CARDS[self._cards[1 - seat]]}.")
-        return View(self._public, "\n".join(lines) + "\n")
+        """Rules and turns for both, then the own card."""
+        card = ""
+        if seat < len(self.cards):
+            card = f"Your card is the {CARDS[self.cards[seat]]}.\n"
+        return View(self.play, f"\nYou are player {seat}.\n{card}")
 
     def questions(self) -> tuple[Question, ...]:
         """Ask whether to pass or to bet."""
@@ -84,26 +98,19 @@ class KuhnState:
             return ()
         return (choice("action", f"What should player {self.actor} do now?", self.options()),)
 
-    @property
-    def _shown(self) -> bool:
-        """Whether the hand ended with the cards on the table, not by giving up."""
-        return self._bets in ("pp", "pbb", "bb")
-
     def returns(self) -> tuple[float, ...]:
         """Give the chips won or lost, the ante included."""
         if self.actor is not None:
             return (0.0, 0.0)
-        stake = 2.0 if self._bets.endswith("bb") else 1.0
-        if self._shown:
-            won = self._cards[0] > self._cards[1]
-        else:
-            won = self._bets == "bp"  # the seat that bet last takes what the other gave up
-        return (stake, -stake) if won else (-stake, stake)
+        stake = 2.0 if self.bets.endswith("bb") else 1.0
+        higher = self.cards[0] > self.cards[1]
+        first_wins = higher if self.bets in SHOWDOWNS else self.bets == "bp"
+        return (stake, -stake) if first_wins else (-stake, stake)
 
     def encode(self) -> bytes:
-        """Give cards and betting; they say who is to act."""
-        cards = "".join(CARDS[card][0] for card in self._cards)
-        return f"{cards}|{self._bets}".encode()
+        """Give cards, betting and who is to act."""
+        cards = "".join(CARDS[card][0] for card in self.cards)
+        return f"{cards} {self.bets} {self.actor}".encode()
 
     def rebase(self) -> KuhnState:
         """Its text never outgrows a window."""
@@ -118,8 +125,8 @@ class KuhnPoker:
         title="Kuhn poker",
         rules_version=1,
         layout_version=1,
-        min_seats=2,
-        max_seats=2,
+        min_seats=SEATS,
+        max_seats=SEATS,
         max_options=2,
         max_turns=5,
         chance=True,
@@ -131,7 +138,7 @@ class KuhnPoker:
 
     def start(self, *, seats: int, seed: int) -> KuhnState:
         """Give the state before the deal; nothing depends on the seed."""
-        if seats != 2:
+        if seats != SEATS:
             raise BadGameParameters(f"kuhn_poker has 2 seats, not {seats}")
         return KuhnState((), "", _RULES)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from games.base import Game
-from games.errors import BadGameParameters, UnknownGame
+from games.errors import BadGameParameters, UnknownGame, UnsupportedGame
 
 BUILT_IN = {
     "tictactoe": "games.tictactoe:load",
@@ -23,7 +23,7 @@ BUILT_IN = {
 LIBRARIES = {"openspiel": "games.adapters.openspiel:load"}
 GROUP = "ostinato.games"
 
-_ID = re.compile(r"(?P<name>[a-z0-9_]+)(?:\((?P<parameters>[^()]*)\))?")
+_ID = re.compile(r"(?P<name>[\w-]+)(?:\((?P<parameters>[^()]*)\))?")
 
 
 def load_game(id: str) -> Game:
@@ -37,8 +37,8 @@ def load_game(id: str) -> Game:
     library, colon, rest = id.partition(":")
     if colon:
         if library not in LIBRARIES:
-            known = ", ".join(f"{name}:..." for name in LIBRARIES)
-            raise UnknownGame(f"no library {library!r} for game {id!r}; known are {known}")
+            known = ", ".join(f"{name}:NAME" for name in LIBRARIES)
+            raise UnknownGame(f"no library {library!r} for game {id!r}; there is {known}")
         return _object(LIBRARIES[library])(rest)
     found = _ID.fullmatch(id)
     if found is None:
@@ -56,8 +56,14 @@ def _factory(name: str) -> Callable[..., Game]:
     if name in BUILT_IN:
         return _object(BUILT_IN[name])
     for point in entry_points(group=GROUP, name=name):
-        return point.load()
-    near = difflib.get_close_matches(name, game_names(), n=3)
+        try:
+            return point.load()
+        except (ImportError, AttributeError) as error:
+            raise UnsupportedGame(
+                f"game {name!r} of {point.value} cannot be loaded: {error}; repair or remove its"
+                " package"
+            ) from error
+    near = difflib.get_close_matches(name.lower(), game_names(), n=3)
     hint = f"did you mean {' or '.join(near)}" if near else f"known are {', '.join(game_names())}"
     raise UnknownGame(f"no game {name!r}; {hint}, or openspiel:NAME")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import msgspec
+
 from games.base import GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction
 from games.questions import Option, Question, choice
@@ -63,29 +65,32 @@ def _completes(cells: str, cell: int, mark: str) -> bool:
 @lru_cache(maxsize=6000)
 def _options(cells: str, seat: int) -> tuple[Option, ...]:
     mark, other = MARKS[seat], MARKS[1 - seat]
+    empty = [cell for cell in range(len(CELLS)) if cells[cell] == EMPTY]
+    threats = {cell for cell in empty if _completes(cells, cell, other)}
     options: list[Option] = []
-    for index, label in enumerate(CELLS):
-        if cells[index] != EMPTY:
-            continue
+    for cell in empty:
         facts: list[str] = []
-        if _completes(cells, index, mark):
+        if _completes(cells, cell, mark):
             facts.append("wins at once")
-        if _completes(cells, index, other):
+        if cell in threats:
             facts.append(f"stops three {other}")
-        options.append(Option(label, "; ".join(facts) or None))
+        if not facts and threats:
+            facts.append(f"lets {other} win at once")
+        options.append(Option(CELLS[cell], "; ".join(facts) or None))
     return tuple(options)
 
 
-class TicTacToeState:
-    """A position with the moves that led to it."""
+class TicTacToeState(msgspec.Struct, frozen=True):
+    """A position with the moves that led to it.
 
-    __slots__ = ("_public", "actor", "cells")
+    Attributes:
+        cells: Nine of X, O and a dot, row by row.
+        moves: The public text: the rules, then a line for each move.
+    """
 
-    def __init__(self, cells: str, turn: int, public: str) -> None:
-        self.cells = cells
-        self._public = public
-        over = winner(cells) is not None or turn == len(CELLS)
-        self.actor: int | None = None if over else turn % 2
+    cells: str
+    actor: int | None
+    moves: str
 
     def options(self) -> tuple[Option, ...]:
         """Give the empty cells, row by row."""
@@ -96,18 +101,21 @@ class TicTacToeState:
         return ()
 
     def apply(self, action: str) -> TicTacToeState:
-        """Put the mark of the seat to act into a cell."""
+        """Put the mark of the seat to act into a cell; raises IllegalAction."""
         index = _INDEX.get(action)
         if self.actor is None or index is None or self.cells[index] != EMPTY:
             raise IllegalAction(action, tuple(option.id for option in self.options()))
-        cells = f"{self.cells[:index]}{MARKS[self.actor]}{self.cells[index + 1 :]}"
-        turn = len(CELLS) - cells.count(EMPTY)
-        return TicTacToeState(cells, turn, f"{self._public}{MARKS[self.actor]}: {action}\n")
+        mark = MARKS[self.actor]
+        cells = f"{self.cells[:index]}{mark}{self.cells[index + 1 :]}"
+        over = EMPTY not in cells or winner(cells) is not None
+        return TicTacToeState(
+            cells, None if over else 1 - self.actor, f"{self.moves}{mark}: {action}\n"
+        )
 
     def view(self, seat: int) -> View:
         """Rules and moves for both, then the board and whose marks are whose."""
         rows = "\n".join(" ".join(self.cells[row : row + 3]) for row in (0, 3, 6))
-        return View(self._public, f"\nBOARD\n{rows}\nYou play {MARKS[seat]}.\n")
+        return View(self.moves, f"\nBOARD\n{rows}\nYou play {MARKS[seat]}.\n")
 
     def questions(self) -> tuple[Question, ...]:
         """Ask for a cell."""
@@ -122,8 +130,8 @@ class TicTacToeState:
         return (0.0, 0.0) if won is None else ((1.0, -1.0) if won == 0 else (-1.0, 1.0))
 
     def encode(self) -> bytes:
-        """Give the board; it says who is to act."""
-        return self.cells.encode()
+        """Give the board and who is to act."""
+        return f"{self.cells} {self.actor}".encode()
 
     def rebase(self) -> TicTacToeState:
         """Its text never outgrows a window."""
