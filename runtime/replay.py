@@ -8,6 +8,7 @@ probabilities, forced actions, returns and the end. Answers come from the log; n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -219,15 +220,28 @@ def _game(first: Recorded, games: dict[str, Game]) -> Game | None:
 
 
 def _of_log(log: EventLog, match: str | None) -> Iterator[list[Recorded] | CorruptLog]:
+    """Give matches, and for each that is damaged the damage."""
+    if match is not None:
+        yield _read(log, match)
+        return
+    whole = 0
     try:
-        names = [match] if match else (summary.match for summary in log.matches())
-        for name in names:
-            try:
-                yield log.read(name)
-            except CorruptLog as damage:  # this match alone
-                yield damage
-    except CorruptLog as damage:  # the list of matches: what comes after it cannot be found
-        yield damage
+        for recorded in log.scan():
+            yield recorded
+            whole += 1
+    except CorruptLog:  # the fast way ends there; go on one by one
+        try:
+            for summary in islice(log.matches(), whole, None):
+                yield _read(log, summary.match)
+        except CorruptLog as damage:  # of the list itself: what comes after cannot be found
+            yield damage
+
+
+def _read(log: EventLog, match: str) -> list[Recorded] | CorruptLog:
+    try:
+        return log.read(match)
+    except CorruptLog as damage:
+        return damage
 
 
 def _of_export(path: Path, match: str | None) -> Iterator[list[Recorded] | CorruptLog]:
