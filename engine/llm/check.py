@@ -7,14 +7,14 @@ import importlib.metadata
 from types import CodeType
 from typing import Any
 
+from engine.bundle import VLLM_VERSION
 from engine.errors import EngineMissing
-
-VERSION = "0.28.0"
-"""The release whose insides this package was tested with."""
 
 # What is used beyond vLLM's documented interface: module, owner ("" is the module), names.
 _USED = (
     ("vllm.v1.engine.async_llm", "AsyncLLM", ("add_request", "abort", "output_handler")),
+    ("vllm.v1.engine.core_client", "MPClient", ("resources",)),
+    ("vllm.v1.engine.core_client", "BackgroundResources", ("ctx",)),
     ("vllm.v1.engine.output_processor", "RequestOutputCollector", ("get", "close", "request_id")),
     ("vllm.v1.engine", "EngineCoreOutput", ("kv_transfer_params",)),
     ("vllm.sampling_params", "SamplingParams", ("extra_args", "skip_reading_prefix_cache")),
@@ -67,8 +67,10 @@ def require_vllm() -> None:
     version = _installed()
     if version is None:
         raise EngineMissing("vLLM is not installed; install ostinato[cpu] or ostinato[gpu]")
-    if version != VERSION:
-        raise EngineMissing(f"vLLM {version} is installed; only {VERSION} is tested: install that")
+    if version != VLLM_VERSION:
+        raise EngineMissing(
+            f"vLLM {version} is installed; only {VLLM_VERSION} is tested: install that"
+        )
     try:
         platforms = importlib.import_module("vllm.platforms")
         used = _USED + _USED_ON_CPU if platforms.current_platform.is_cpu() else _USED

@@ -9,6 +9,7 @@ Source of the chunked form: Yang et al., "Gated Delta Networks" (arXiv 2412.0646
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +42,8 @@ def attention_core(
 
     Args:
         mixed_qkv: Queries, keys and values, [tokens, 2 * key_dim + value_dim].
-        b, a: Inputs of the write strength and of the decay, [tokens, value heads].
+        b: What the write strength is the sigmoid of, [tokens, value heads].
+        a: What the decay depends on, [tokens, value heads].
         core_attn_out: Takes the result, [tokens, value heads, value size].
         layer_name: Names the layer in vLLM's forward context.
 
@@ -51,7 +53,7 @@ def attention_core(
     if mixed_qkv.dtype == torch.bfloat16:
         _stock(mixed_qkv, b, a, core_attn_out, layer_name)
         return
-    context = get_forward_context()
+    context: Any = get_forward_context()
     if context.attn_metadata is None:  # vLLM's profiling run: there are no state slots yet
         return
     layer = context.no_compile_layers[_resolve_layer_name(layer_name)]
@@ -108,7 +110,8 @@ def delta_rule(
     with q and k of unit length and q scaled by key_size ** -0.5.
 
     Args:
-        query, key: [tokens, key heads, key size], not normalised.
+        query: [tokens, key heads, key size], not normalised.
+        key: [tokens, key heads, key size], not normalised.
         value: [tokens, value heads, value size]; each key head serves several value heads.
         decay: Logarithm of what is kept, [tokens, value heads].
         strength: [tokens, value heads].

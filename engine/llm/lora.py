@@ -19,7 +19,8 @@ from vllm.platforms import current_platform
 def install() -> None:
     """Let the platform name this wrapper; call it before the adapter manager is built."""
     qualified = f"{DenseAdapter.__module__}.{DenseAdapter.__qualname__}"
-    type(current_platform).get_punica_wrapper = classmethod(lambda _: qualified)
+    platform: Any = type(current_platform)
+    platform.get_punica_wrapper = staticmethod(lambda: qualified)
 
 
 class DenseAdapter(PunicaWrapperCPU):
@@ -29,6 +30,7 @@ class DenseAdapter(PunicaWrapperCPU):
     """Rows of the step that have the adapter; None if there are none."""
 
     def update_metadata(self, *args: Any, **kwargs: Any) -> None:
+        """Take the step's adapter of each row, as vLLM's wrapper does, and find its rows."""
         super().update_metadata(*args, **kwargs)
         adapted = self.token_lora_indices >= 0
         if adapted.all():
@@ -51,11 +53,14 @@ class DenseAdapter(PunicaWrapperCPU):
         """Add x A^T B^T to the slices of y, [rows, sum of slices], in place.
 
         Args:
+            y: What the layer gave without adapter.
+            x: What went into the layer, [rows, inputs].
             lora_a_stacked: Per slice [slots, 1, rank, inputs].
             lora_b_stacked: Per slice [slots, 1, outputs, rank].
             scale: Factor of the products; vLLM folds the adapter's own scaling into B.
             output_slices: Width of each slice of y.
-            buffer: Not used; vLLM's signature.
+            buffer: Not used; part of vLLM's signature.
+            **kwargs: Not used.
         """
         if self._rows is None:
             return

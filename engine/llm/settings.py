@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import multiprocessing
 import os
+import select
 import threading
 from typing import Any
 
@@ -36,17 +36,20 @@ class WorkerSettings:
 
 
 def _arrive(head: str, head_config: dict[str, int], home: int) -> WorkerSettings:
-    """Make the settings again, and tie an engine process to its parent.
+    """Make the settings again; in another process than theirs, end it when theirs ends.
 
-    Arrival is the first moment in that process that is ours. vLLM itself does not notice when its
+    Arrival is the first moment in an engine process that is ours. vLLM does not notice when its
     front end is killed: the engine would keep its memory for ever.
     """
-    parent = multiprocessing.parent_process()
-    if os.getpid() != home and parent is not None:
-
-        def outlive_nobody() -> None:
-            parent.join()
+    if os.getpid() != home:
+        try:
+            handle = os.pidfd_open(home)
+        except ProcessLookupError:  # killed while this process was starting
             os._exit(1)
 
-        threading.Thread(target=outlive_nobody, name="parent-watch", daemon=True).start()
+        def outlive_nobody() -> None:
+            select.select([handle], [], [])
+            os._exit(1)
+
+        threading.Thread(target=outlive_nobody, name="home-watch", daemon=True).start()
     return WorkerSettings(head, head_config, home)

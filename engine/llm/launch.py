@@ -1,0 +1,134 @@
+"""Start vLLM's engine process on a model bundle."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.adapter import TENSORS
+from engine.bundle import VLLM_VERSION, Bundle
+from engine.errors import BadBundle, EngineFailed
+from engine.llm.settings import WorkerSettings
+from engine.tensors import read_header
+
+if TYPE_CHECKING:
+    from vllm.lora.request import LoRARequest
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+Dtype = Literal["bfloat16", "float32"]
+
+_CPU_KV_CACHE = 256 << 20
+"""Bytes; left to itself vLLM takes nearly all memory of the machine."""
+
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM allocates; a smaller adapter is padded with zeros."""
+
+
+def prepare_environment(*, debug: bool) -> None:
+    """Set what vLLM reads from the environment, before it is imported; the user's choice stays.
+
+    The engine process inherits it: one thread (more slow each other down many times on shared
+    cores), nothing fetched or reported over the network, the log on stderr.
+    """
+    for name, value in {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+        "VLLM_LOGGING_LEVEL": "DEBUG" if debug else "ERROR",
+        "TORCH_CPP_LOG_LEVEL": "INFO" if debug else "ERROR",
+        # scheduler and worker in one process on the CPU too, as on a single GPU
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        # a record as long as the model's limit, and the one token that nobody reads behind it
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
+    }.items():
+        os.environ.setdefault(name, value)
+
+
+def launch(
+    bundle: Bundle,
+    *,
+    dtype: Dtype,
+    window: int,
+    kv_cache_memory: int | None,
+    max_seqs: int,
+    max_batched_tokens: int,
+) -> AsyncLLM:
+    """Load the bundle in an engine process; blocks for seconds, or minutes for a large model.
+
+    Raises:
+        EngineFailed: vLLM did not start; its log on stderr has the cause.
+        BadBundle: The adapter's rank is beyond what vLLM takes.
+    """
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    on_cpu = current_platform.is_cpu()
+    arguments = AsyncEngineArgs(
+        model=str(bundle.base),
+        skip_tokenizer_init=True,
+        language_model_only=True,
+        dtype=dtype,
+        max_model_len=window + 1,
+        max_num_seqs=max_seqs,
+        max_num_batched_tokens=max_batched_tokens,
+        kv_cache_memory_bytes=kv_cache_memory or (_CPU_KV_CACHE if on_cpu else None),
+        mamba_ssm_cache_dtype="float32",
+        enforce_eager=on_cpu,
+        worker_cls="engine.llm.worker.DecisionWorker",
+        scheduler_cls="engine.llm.scheduler.DecisionScheduler",
+        disable_log_stats=True,
+        use_tqdm_on_load=False,
+        **_adapter_arguments(bundle),
+    )
+    arguments.additional_config = WorkerSettings(  # pyright: ignore[reportAttributeAccessIssue]
+        head=str(bundle.head), head_config=bundle.head_config
+    )
+    try:
+        return AsyncLLM.from_engine_args(arguments)
+    except (RuntimeError, ValueError, OSError, TimeoutError) as error:
+        raise EngineFailed(
+            f"vLLM did not start: {error}; `--debug` shows the engine's own log"
+        ) from error
+
+
+def adapter_request(bundle: Bundle) -> LoRARequest | None:
+    """Name the bundle's adapter for vLLM; None if there is none.
+
+    vLLM separates cached prefixes by the adapter's name alone, and what is kept for them depends
+    on the head too: the name holds the content of both.
+    """
+    from vllm.lora.request import LoRARequest
+
+    if bundle.adapter is None:
+        return None
+    return LoRARequest(f"clef@{bundle.hash[:12]}", 1, str(bundle.adapter))
+
+
+def fingerprint(bundle: Bundle, dtype: Dtype) -> str:
+    """Name in one line all that answers depend on."""
+    parts = " ".join(f"{part}={digest}" for part, digest in bundle.part_hashes.items())
+    return f"vllm={VLLM_VERSION} dtype={dtype} {parts}"
+
+
+def _adapter_arguments(bundle: Bundle) -> dict[str, Any]:
+    """Make room for one adapter, on no other kinds of layers than its own.
+
+    By default vLLM also wraps the output embedding, at the cost of two products a token.
+    """
+    if bundle.adapter is None or bundle.adapter_rank is None:
+        return {}
+    rank = next((rank for rank in _RANKS if rank >= bundle.adapter_rank), None)
+    if rank is None:
+        raise BadBundle(f"the adapter's rank is {bundle.adapter_rank}, vLLM takes at most 512")
+    names = read_header(bundle.adapter / TENSORS).shapes
+    return {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": rank,
+        "lora_target_modules": sorted(
+            {name.split(".lora_")[0].rpartition(".")[2] for name in names}
+        ),
+    }
