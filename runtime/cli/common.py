@@ -1,0 +1,65 @@
+"""What several commands share: flags, settings, the model that `--model` means."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from engine.models import Model, open_model
+from runtime.errors import BadInput
+from runtime.logging import configure_logging
+from runtime.settings import Settings, load_settings
+
+DEBUG = "OSTINATO_DEBUG"
+
+ConfigFlag = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings file; default ostinato.toml.", metavar="FILE"),
+]
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output.")
+]
+ModelFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="A bundle's folder, or mock:seed=1,delay_ms=5,fail=0.01 (an engine without a model)."
+        " Default: the bundle in the data folder.",
+        metavar="BUNDLE|mock:...",
+    ),
+]
+WindowFlag = Annotated[
+    int | None, typer.Option(help="The most tokens a record may have.", metavar="TOKENS")
+]
+DtypeFlag = Annotated[
+    str | None,
+    typer.Option(help="The worker's numbers: float32 or bfloat16.", metavar="DTYPE"),
+]
+
+
+def settings_of(config: Path | None, **flags: Any) -> Settings:
+    """Put the settings together and have log lines written as they say."""
+    settings = load_settings(config=config, **flags)
+    debug = bool(os.environ.get(DEBUG))
+    configure_logging(format=settings.log_format, level=logging.DEBUG if debug else logging.WARNING)
+    return settings
+
+
+def model_of(spec: str | None, settings: Settings) -> Model:
+    """Open the model that was named, or the default bundle.
+
+    Raises:
+        BadInput: None was named and there is no default.
+        EngineError: It is no sound model.
+    """
+    default = settings.home / "bundle"
+    if spec is None and not default.exists():
+        raise BadInput(
+            f"no model: {default} is not there; `make bundle` makes a small one,"
+            " or name one with --model"
+        )
+    return open_model(spec or str(default), window=settings.window)

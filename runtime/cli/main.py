@@ -1,0 +1,107 @@
+"""Builds the command line, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+import msgspec
+import typer
+
+from engine.errors import EngineError
+from games.errors import GamesError
+from runtime.cli import decide, doctor, logs, play, replay, worker
+from runtime.errors import RuntimeFault
+from store.errors import StoreError
+
+DONE, FAILED, USAGE, PARTLY_REFUSED, REPLAY_DIFFERS = 0, 1, 2, 3, 4
+"""Exit codes. 130 is an interrupt, as shells have it."""
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="ostinato",
+    help="Run, record and replay games whose agents ask a decision model.",
+    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 partly refused, 4 a replay differs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(name="play")(play.play)
+app.command(name="demo")(play.demo)
+app.command(name="replay")(replay.replay)
+app.command(name="decide")(decide.decide)
+app.command(name="export")(logs.export)
+app.command(name="import")(logs.import_)
+app.command(name="worker")(worker.worker)
+app.command(name="doctor")(doctor.doctor)
+
+
+@app.callback()
+def options(
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks and all log lines."),
+) -> None:
+    """Run, record and replay games whose agents ask a decision model."""
+    if debug:
+        os.environ["OSTINATO_DEBUG"] = "1"  # the worker process has to see it too
+
+
+def main() -> None:
+    """Run the command of the process's arguments and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and give its exit code; errors are printed as one line."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("interrupted; what was acknowledged is in the log\n")
+        return INTERRUPTED
+    except BaseExceptionGroup as group:
+        return _report(_first_known(group), arguments, group)
+    except Exception as error:
+        return _report(error, arguments, error)
+    return code if isinstance(code, int) else DONE
+
+
+KNOWN = (RuntimeFault, EngineError, StoreError, GamesError)
+
+
+def _first_known(group: BaseExceptionGroup) -> BaseException:
+    """Task groups wrap what fails in them; a person wants the error that started it."""
+    known, rest = group.split(KNOWN)
+    inner: BaseException = known or rest or group
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return inner
+
+
+def _report(error: BaseException, arguments: list[str], whole: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if os.environ.get("OSTINATO_DEBUG"):
+        raise whole
+    if isinstance(error, KNOWN):
+        code, message = error.code, str(error)
+    else:
+        code = "runtime/unexpected"
+        message = f"{type(error).__name__}: {error} (run again with --debug and report it)"
+    if "--json" in arguments:
+        document = {"error": {"code": code, "message": message}}
+        sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
+    sys.stderr.write(f"error: {' '.join(message.split())} [{code}]\n")
+    return FAILED
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    """Let SIGTERM end everything the way Ctrl-C does: the event loop unwinds, children go."""
+    os.kill(os.getpid(), signal.SIGINT)

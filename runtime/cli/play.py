@@ -1,0 +1,277 @@
+"""`ostinato play` and `ostinato demo`: matches, from nothing to a table of results."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import msgspec
+import typer
+from rich.table import Table
+
+from engine.client import Engine, Stray
+from engine.contract import DecisionReply
+from engine.embedded import embedded
+from engine.models import Model
+from games.registry import load_game
+from runtime.agents.registry import make_agent
+from runtime.cli.common import (
+    ConfigFlag,
+    DtypeFlag,
+    JsonFlag,
+    ModelFlag,
+    WindowFlag,
+    model_of,
+    settings_of,
+)
+from runtime.cli.show import TASK, out, print_json, progress
+from runtime.match import MatchResult
+from runtime.play import Run, RunReport
+from runtime.replay import replay_file
+from runtime.settings import Settings
+from runtime.table import Seat, Terms
+from store.sqlite import SqliteLog, open_log
+
+DEMO = (("tictactoe", 10), ("openspiel:connect_four", 4))
+DEMO_SEATS = ("decision", "random")
+PARTLY, REPLAY_DIFFERS = 3, 4
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Matches of one game between the same agents."""
+
+    game: str
+    seats: tuple[str, ...]
+    matches: int
+
+
+def play(
+    game: Annotated[str, typer.Argument(help="tictactoe, kuhn_poker, expedition, openspiel:NAME.")],
+    seat: Annotated[
+        list[str],
+        typer.Option(
+            "--seat",
+            help="The agent of a seat; once for each seat, in order. decision,"
+            " decision:temperature=0.7, random, scripted:FILE.",
+            metavar="AGENT",
+        ),
+    ],
+    log: Annotated[
+        Path, typer.Option(help="The log to write, or to go on with.", metavar="FILE.db")
+    ],
+    matches: Annotated[int, typer.Option(min=1, help="How many matches the log is to have.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed gives the same matches; default: drawn.")
+    ] = None,
+    model: ModelFlag = None,
+    config: ConfigFlag = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Matches under way at once; default 16.")
+    ] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option(help="When a decision cannot be had: pause, pass, random or previous."),
+    ] = None,
+    deadline_s: Annotated[
+        float | None, typer.Option("--deadline", help="Seconds to wait for a decision.")
+    ] = None,
+    synchronous: Annotated[
+        str | None,
+        typer.Option(help="FULL survives a power cut; NORMAL is for throw-away runs."),
+    ] = None,
+    window: WindowFlag = None,
+    dtype: DtypeFlag = None,
+    json: JsonFlag = False,
+) -> int:
+    """Play matches of GAME into a log.
+
+    Played again with the same game, agents, model and seed it goes on where it stopped: finished
+    matches are not repeated, unfinished ones are resumed. Exit code 3 if a match paused.
+
+    Example: ostinato play tictactoe --seat decision --seat random --matches 10 --seed 1
+    --log games.db --model mock:seed=1
+    """
+    settings = settings_of(
+        config,
+        concurrency=concurrency,
+        fallback=fallback,
+        deadline_s=deadline_s,
+        synchronous=synchronous,
+        window=window,
+        dtype=dtype,
+    )
+    job = Job(game, tuple(seat), matches)
+    asks = any(make_agent(name).asks for name in job.seats)
+    opened = model_of(model, settings) if asks else None
+    (report,) = anyio.run(lambda: _play([job], opened, settings, log, seed, quiet=json))
+    paused = [match for match in report.matches if match.end == "paused"]
+    if json:
+        print_json(
+            {
+                "seed": report.seed,
+                "matches": [
+                    {
+                        "id": match.match,
+                        "returns": match.returns,
+                        "reason": match.reason or match.end,
+                        "turns": match.turns,
+                    }
+                    for match in report.matches
+                ],
+                "decisions": report.decisions,
+                "log": str(log),
+            }
+        )
+    else:
+        _show([(job, report)], opened, log)
+        for match in paused[:3]:
+            out.print(f"paused: {match.match}: {match.reason}")
+        if paused:
+            out.print("The same command resumes paused matches.")
+    return PARTLY if paused else 0
+
+
+def demo(model: ModelFlag = None, config: ConfigFlag = None) -> int:
+    """Play matches through the whole system, replay them, and say what happened.
+
+    This is what `make play` runs: 10 matches of tic-tac-toe and 4 of OpenSpiel's connect four,
+    a decision agent against a random one.
+    """
+    settings = settings_of(config)
+    opened = model_of(model, settings)
+    logs = settings.home / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.db"
+    jobs = [Job(game, DEMO_SEATS, matches) for game, matches in DEMO]
+    reports = anyio.run(lambda: _play(jobs, opened, settings, log, 1, quiet=False))
+    _show(list(zip(jobs, reports, strict=True)), opened, log)
+    replayed = anyio.run(lambda: replay_file(log))
+    if replayed.identical:
+        out.print(
+            f"Replayed all {replayed.matches} matches ({replayed.turns} turns) from the log:"
+            " [green]identical[/]."
+        )
+    else:
+        out.print(f"[red]{len(replayed.differences)} differences[/] in replay, see below.")
+    first = reports[0].matches[0].match
+    out.print(
+        "\nTry next:\n"
+        f"  .venv/bin/ostinato replay {log} --match {first}\n"
+        "  .venv/bin/ostinato play kuhn_poker --seat decision:temperature=0.7 --seat random"
+        " --matches 20 --log kuhn.db\n"
+        f"  .venv/bin/ostinato export {log} demo.jsonl.zst",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return 0 if replayed.identical else REPLAY_DIFFERS
+
+
+async def _play(
+    jobs: list[Job],
+    model: Model | None,
+    settings: Settings,
+    log_file: Path,
+    seed: int | None,
+    *,
+    quiet: bool,
+) -> list[RunReport]:
+    """Play jobs one after the other with one engine, which is started only if a seat asks."""
+    async with AsyncExitStack() as stack:
+        log = open_log(log_file, synchronous=settings.synchronous)
+        stack.push_async_callback(log.close)
+        total = sum(job.matches for job in jobs)
+        bar = stack.enter_context(progress("starting", total, quiet=quiet))
+
+        def on_result(result: MatchResult) -> None:
+            bar.update(TASK, advance=1, note=result.match)
+
+        runs = [_run(job, log, settings, seed, on_result) for job in jobs]
+        current = runs[0]
+
+        async def on_stray(reply: DecisionReply, stray: Stray) -> None:
+            await current.on_stray(reply, stray)
+
+        engine: Engine | None = None
+        if model is not None:
+            bar.update(TASK, description=f"loading {model.name}")
+            engine = await stack.enter_async_context(
+                embedded(
+                    model,
+                    home=settings.home,
+                    source=log.log_id,
+                    dtype=settings.dtype,
+                    on_stray=on_stray,
+                )
+            )
+        reports: list[RunReport] = []
+        for job, current in zip(jobs, runs, strict=True):
+            bar.update(TASK, description=job.game)
+            reports.append(await current.play(engine))
+        return reports
+
+
+def _run(
+    job: Job,
+    log: SqliteLog,
+    settings: Settings,
+    seed: int | None,
+    on_result: Callable[[MatchResult], None],
+) -> Run:
+    return Run(
+        log,
+        load_game(job.game),
+        [Seat(name, make_agent(name)) for name in job.seats],
+        matches=job.matches,
+        seed=seed,
+        concurrency=settings.concurrency,
+        terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
+        on_result=on_result,
+    )
+
+
+def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
+    table = Table(title="Matches", title_justify="left")
+    for heading in ("game", "seat", "agent", "mean return", "won", "drawn", "lost"):
+        table.add_column(heading, justify="left" if heading in ("game", "agent") else "right")
+    for job, report in played:
+        ended = [match.returns for match in report.matches if match.end != "paused"]
+        for seat, agent in enumerate(job.seats):
+            won = sum(returns[seat] == max(returns) > min(returns) for returns in ended)
+            drawn = sum(max(returns) == min(returns) for returns in ended)
+            mean = sum(returns[seat] for returns in ended) / len(ended) if ended else 0.0
+            table.add_row(
+                f"{job.game} ({len(ended)})" if seat == 0 else "",
+                str(seat),
+                agent,
+                f"{mean:+.2f}",
+                *(
+                    map(str, (won, drawn, len(ended) - won - drawn))
+                    if len(job.seats) > 1
+                    else "---"
+                ),
+            )
+    out.print(table)
+    if model is not None:
+        table = Table(title=f"Decisions by {model.name}", title_justify="left")
+        for heading in ("game", "asked", "failed", "forced", "read", "reused", "p50 ms", "p95 ms"):
+            table.add_column(heading, justify="left" if heading == "game" else "right")
+        for job, report in played:
+            counts = report.decisions
+            numbers = (counts.asked, counts.failed, counts.forced)
+            tokens = (counts.tokens_read, counts.tokens_reused)
+            table.add_row(
+                job.game,
+                *(f"{count:,}" for count in (*numbers, *tokens)),
+                *("-" if ms is None else f"{ms:.1f}" for ms in (counts.p50_ms, counts.p95_ms)),
+            )
+        table.caption = "read and reused count tokens of the records"
+        out.print(table)
+        if model.arbitrary:
+            out.print("[yellow]This model's choices are arbitrary[/]: it has random weights.")
+    seeds = ", ".join(sorted({str(report.seed) for _, report in played}))
+    out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)

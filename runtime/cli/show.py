@@ -1,0 +1,48 @@
+"""What the commands print: one JSON document, or tables and lines for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+out = Console()
+err = Console(stderr=True)
+
+TASK = TaskID(0)
+"""The one task of a bar that `progress` shows."""
+
+
+def print_json(document: Any) -> None:
+    """Write one JSON document and a line end to standard output, nothing else."""
+    sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def progress(label: str, total: int | None, *, quiet: bool) -> Iterator[Progress]:
+    """Show a progress bar on standard error while the block runs; its task is `TASK`."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        console=err,
+        disable=quiet,
+    )
+    with bar:
+        bar.add_task(label, total=total, note="")
+        yield bar
