@@ -18,90 +18,26 @@ from engine.adapter import CONFIG as ADAPTER_CONFIG
 from engine.adapter import TENSORS as ADAPTER_TENSORS
 from engine.adapter import adapter_rank, check_adapter
 from engine.errors import BadBundle
+from engine.manifest import (
+    FORMAT,
+    MANIFEST,
+    VLLM_VERSION,
+    BaseSummary,
+    HeadConfig,
+    Manifest,
+    Part,
+    check_files,
+    file_entry,
+    read_manifest,
+)
 from engine.tensors import Shapes, read_header
 
-VLLM_VERSION: Final = "0.28.0"
-"""The only vLLM that bundles are made for and workers start with."""
-
-MANIFEST: Final = "bundle.json"
-FORMAT: Final = 1
 HEAD_TENSORS: Final = "joint_head.safetensors"
 HEAD_CONFIG: Final = "joint_head_config.json"
 TOKENIZER: Final = "tokenizer.json"
 
 _HASHED_AT_LOAD = 256 << 20  # bytes; larger files are hashed by `verify` alone
 _TOKENIZER_FILES = (TOKENIZER, "tokenizer_config.json", "chat_template.jinja")
-
-
-class FileEntry(msgspec.Struct, frozen=True):
-    """One file of a part: bytes and SHA-256."""
-
-    size: int
-    sha256: str
-
-
-class Part(msgspec.Struct, frozen=True):
-    """Files in one folder, by name."""
-
-    path: str
-    files: dict[str, FileEntry]
-
-    @property
-    def hash(self) -> str:
-        """SHA-256 over names and hashes of the files."""
-        lines = [f"{name} {entry.sha256}\n" for name, entry in sorted(self.files.items())]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-class HeadConfig(msgspec.Struct, frozen=True):
-    """Sizes of a head, as in the release's `joint_head_config.json`."""
-
-    hidden_size: int
-    width: int
-    routing_layers: int
-    layers: int
-    heads: int
-    feedforward: int
-
-
-class BaseSummary(msgspec.Struct, frozen=True):
-    """What else must fit the base.
-
-    Attributes:
-        window: The longest record in tokens.
-    """
-
-    hidden_size: int
-    vocab_size: int
-    window: int
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of `bundle.json`.
-
-    Attributes:
-        arbitrary: The weights are random: choices mean nothing.
-        vllm: The vLLM version that the bundle is for.
-        adapter: None where the base itself holds the tuned weights.
-    """
-
-    format: int
-    name: str
-    arbitrary: bool = False
-    vllm: str
-    summary: BaseSummary
-    head_config: HeadConfig
-    adapter_rank: int | None = None
-    base: Part
-    adapter: Part | None = None
-    head: Part
-    tokenizer: Part
-
-    def parts(self) -> dict[str, Part]:
-        """Give the parts that there are, by name."""
-        parts = {"base": self.base, "adapter": self.adapter}
-        parts |= {"head": self.head, "tokenizer": self.tokenizer}
-        return {name: part for name, part in parts.items() if part is not None}
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,9 +112,9 @@ def load_bundle(path: Path) -> Bundle:
         BadBundle: Names the file or part at fault and the remedy.
     """
     path = path.resolve()
-    manifest = _read_manifest(path)
+    manifest = read_manifest(path)
     for part in manifest.parts().values():
-        _check_files(path / part.path, part, hashed_up_to=_HASHED_AT_LOAD)
+        check_files(path / part.path, part, hashed_up_to=_HASHED_AT_LOAD)
     content = {name: part.hash for name, part in manifest.parts().items()}
     bundle = Bundle(path=path, manifest=manifest, hash=_digest(content)[:12])
     _check_fit(bundle)
@@ -188,7 +124,7 @@ def load_bundle(path: Path) -> Bundle:
 def verify(bundle: Bundle) -> None:
     """Hash every file of a bundle, however large; raises BadBundle at the first that differs."""
     for part in bundle.manifest.parts().values():
-        _check_files(bundle.path / part.path, part, hashed_up_to=None)
+        check_files(bundle.path / part.path, part, hashed_up_to=None)
 
 
 def write_manifest(
@@ -222,7 +158,7 @@ def write_manifest(
         inside = path.is_relative_to(folder)
         return Part(
             str(path.relative_to(folder) if inside else path),
-            {name: _entry(path / name) for name in names},
+            {name: file_entry(path / name) for name in names},
         )
 
     tokenizer = tokenizer or base
@@ -258,46 +194,7 @@ def base_files(base: Path) -> list[str]:
 
 def base_hash(base: Path) -> str:
     """Give the hash that an adapter for this base must name; reads all of it."""
-    return Part("", {name: _entry(base / name) for name in base_files(base)}).hash
-
-
-def _read_manifest(path: Path) -> Manifest:
-    file = path / MANIFEST
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise BadBundle(
-            f"{path} is no model bundle ({MANIFEST}: {error.strerror}); "
-            "`python tools/make_bundle.py --out FOLDER` makes a small one"
-        ) from error
-    try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadBundle(f"{file}: {error}; make the bundle again") from error
-    if manifest.format != FORMAT or manifest.vllm != VLLM_VERSION:
-        raise BadBundle(
-            f"{file}: format {manifest.format} for vLLM {manifest.vllm}, this version reads "
-            f"format {FORMAT} for vLLM {VLLM_VERSION}; make the bundle again"
-        )
-    return manifest
-
-
-def _check_files(folder: Path, part: Part, *, hashed_up_to: int | None) -> None:
-    for name, expected in part.files.items():
-        path = folder / name
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise BadBundle(f"{path}: {error.strerror}; make the bundle again") from error
-        if size != expected.size:
-            raise BadBundle(
-                f"{path}: {size} bytes, the manifest says {expected.size}; make the bundle again"
-            )
-        if (hashed_up_to is None or size <= hashed_up_to) and _entry(path) != expected:
-            raise BadBundle(
-                f"{path}: its content is not what the manifest says (SHA-256); "
-                "make the bundle again"
-            )
+    return Part("", {name: file_entry(base / name) for name in base_files(base)}).hash
 
 
 def _check_fit(bundle: Bundle) -> None:
@@ -377,15 +274,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise BadBundle(f"{path}: {error.strerror}; make the bundle again") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadBundle(f"{path}: {error}; make the bundle again") from error
-
-
-def _entry(path: Path) -> FileEntry:
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return FileEntry(file.tell(), digest)
-    except OSError as error:
-        raise BadBundle(f"{path}: {error.strerror}; give a complete folder") from error
 
 
 def _digest(content: dict[str, str]) -> str:

@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from engine.bundle import HeadConfig
 from engine.errors import BadBundle
+from engine.manifest import HeadConfig
 from engine.tokens import RecordField, Span
 
 _MAX_LOGIT_SCALE: Final = math.log(100)

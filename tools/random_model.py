@@ -17,8 +17,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.bundle import HEAD_CONFIG, HEAD_TENSORS, HeadConfig
+from engine.bundle import HEAD_CONFIG, HEAD_TENSORS
 from engine.head import JointHead
+from engine.manifest import HeadConfig
 
 Shape = tuple[int, ...]
 

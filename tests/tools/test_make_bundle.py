@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import filecmp
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,12 +54,11 @@ def test_a_folder_that_is_up_to_date_is_left_alone(bundle: Bundle) -> None:
 
 def test_another_seed_replaces_it_with_another_model(bundle: Bundle, tmp_path: Path) -> None:
     out = tmp_path / "bundle"
+    shutil.copytree(bundle.path, out)
     make(out, "--seed", "2")
     other = load_bundle(out)
     assert other.part_hashes["base"] != bundle.part_hashes["base"]
     assert other.part_hashes["tokenizer"] == bundle.part_hashes["tokenizer"]
-    make(out, "--seed", "1")
-    assert load_bundle(out).hash == bundle.hash
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
