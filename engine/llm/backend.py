@@ -162,6 +162,8 @@ class VllmBackend:
 
     async def close(self) -> None:
         """End the engine process and wait for it."""
+        if self.engine.output_handler is not None:
+            self.engine.output_handler.cancel()  # it would log the end as a failure
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.engine.shutdown)
             self.engine.engine_core.resources.ctx.term()  # vLLM closes its sockets only
