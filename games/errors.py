@@ -42,7 +42,9 @@ class IllegalAction(GamesError):
     code = "games/illegal_action"
 
     def __init__(self, action: str, legal: tuple[str, ...]) -> None:
-        shown = ", ".join(repr(label) for label in legal[:12]) + (", ..." if len(legal) > 12 else "")
+        shown = ", ".join(repr(label) for label in legal[:12]) + (
+            ", ..." if len(legal) > 12 else ""
+        )
         super().__init__(f"{action!r} is not a legal action here; legal: {shown or 'none'}")
         self.action = action
         self.legal = legal
