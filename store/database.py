@@ -44,7 +44,8 @@ def driver_errors(path: Path) -> Iterator[None]:
         yield
     except DBAPIError as error:
         cause = error.orig
-        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        # only text that is not UTF-8 comes without a code
+        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if code == sqlite3.SQLITE_CORRUPT:
             raise CorruptLog("", 0, f"{path} is damaged ({cause})") from error
         remedy = _REMEDIES.get(code, "check the disk and the file's permissions")
