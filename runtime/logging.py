@@ -22,7 +22,12 @@ def configure_logging(
     last = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # Plain, because the default also shows the values of variables, credentials among them.
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

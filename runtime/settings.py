@@ -100,10 +100,11 @@ def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise BadSettings(f"{place}{name} is not a setting; {hint}")
     try:
-        settings = msgspec.convert(values, Settings, strict=False)
+        settings = msgspec.convert(values, Settings, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise BadSettings(f"{place}{str(error).replace('`$.', '`')}") from error
-    checked = {name: getattr(settings, name) for name in values}
-    if "home" in checked:
-        checked["home"] = checked["home"].expanduser()
-    return checked
+    return {name: getattr(settings, name) for name in values}
+
+
+def _path(kind: type, value: Any) -> Any:
+    return Path(value).expanduser() if kind is Path and isinstance(value, str) else value

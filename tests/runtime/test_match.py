@@ -1,0 +1,601 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from engine.contract import DecisionReply, DecisionRequest
+from engine.errors import (
+    BadRequest,
+    DecisionExpired,
+    EngineError,
+    EngineFailed,
+    NoWorker,
+    RecordTooLong,
+)
+from games import load_game
+from games.base import Game
+from games.errors import ConformanceError
+from runtime import outbox
+from runtime.agents import Act, Turn
+from runtime.errors import CannotPlay, ReplayDiffers
+from runtime.match import Match
+from runtime.replay import replay_match
+from runtime.requests import decision_id
+from runtime.table import Terms
+from store.events import (
+    ActionRefused,
+    AnswerDiscarded,
+    DecisionAnswered,
+    DecisionFailed,
+    DecisionRequested,
+    EpochStarted,
+    Event,
+    MatchEnded,
+    MatchPaused,
+    MatchStarted,
+    TurnTaken,
+)
+from store.memory import MemoryLog
+from tests.support.engines import AlteringEngine, DirectEngine, FailingEngine, SilentEngine
+from tests.support.matches import (
+    MATCH,
+    cut,
+    events_of,
+    kinds,
+    play_one,
+    resume_one,
+    table,
+    timeless,
+)
+from tests.support.toys import Diary, DiaryState, Grid
+
+TICTACTOE = load_game("tictactoe")
+KUHN = load_game("kuhn_poker")
+
+
+class Watched(MemoryLog):
+    """Remembers what was appended together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[list[str]] = []
+
+    async def append(self, match: str, events: Sequence[Event], *, expected: int) -> int:
+        self.appends.append(kinds(events))
+        return await super().append(match, events, expected=expected)
+
+
+def turns(events: Sequence[Event]) -> list[TurnTaken]:
+    return [event for event in events if isinstance(event, TurnTaken)]
+
+
+def only(events: Sequence[Event], kind: type) -> Any:
+    [event] = [event for event in events if isinstance(event, kind)]
+    return event
+
+
+async def test_first_event_has_all_that_a_replay_needs() -> None:
+    engine = DirectEngine()
+    log, result = await play_one(
+        KUHN,
+        ["random", "decision:temperature=0.7"],
+        seed=5,
+        engine=engine,
+        terms=Terms(fallback="random", deadline_s=7),
+    )
+    started = events_of(log)[0]
+    assert isinstance(started, MatchStarted)
+    assert (started.game, started.seed, started.window) == ("kuhn_poker", 5, engine.model.window)
+    assert started.seats == ("random", "decision:temperature=0.7")
+    assert (started.fallback, started.deadline_s, started.overflow) == ("random", 7, "stop")
+    ended = only(events_of(log), MatchEnded)
+    assert result.returns == ended.returns
+    assert result.turns == kinds(events_of(log)).count("turn_taken") + 2
+
+
+async def test_rules_are_appended_with_the_turn_and_the_next_request_before_them() -> None:
+    log = Watched()
+    await play_one(KUHN, ["decision", "decision"], engine=DirectEngine(), log=log)
+    first, *middle, last = log.appends
+    assert first == ["match_started", "chance_drawn", "chance_drawn", "decision_requested"]
+    assert all(
+        append == ["decision_answered", "turn_taken", "decision_requested"] for append in middle
+    )
+    assert last == ["decision_answered", "turn_taken", "match_ended"]
+
+
+async def test_each_turn_without_a_decision_is_appended_by_itself() -> None:
+    log = Watched()
+    await play_one(TICTACTOE, ["random", "random"], log=log)
+    assert log.appends[0] == ["match_started"]
+    assert all(append == ["turn_taken"] for append in log.appends[1:-1])
+    assert log.appends[-1][-1] == "match_ended"
+
+
+async def test_request_is_in_the_log_before_it_is_sent() -> None:
+    log = MemoryLog()
+
+    def look(request: DecisionRequest) -> None:
+        last = log.read(MATCH)[-1]
+        assert isinstance(last.event, DecisionRequested)
+        assert request.id == last.event.decision == decision_id(MATCH, last.version)
+        assert (request.source, request.affinity, request.attempt) == (log.log_id, MATCH, 1)
+
+    engine = DirectEngine(on_request=look)
+    await play_one(TICTACTOE, ["decision", "random"], engine=engine, log=log)
+    assert len(engine.requests) >= 3
+
+
+async def test_growth_of_the_log_does_not_depend_on_the_length_of_the_match() -> None:
+    log, _ = await play_one(Diary(days=80), ["decision"], engine=DirectEngine())
+    sizes = [len(stored.payload) for stored in log.stored(MATCH)]
+    assert sum(sizes[-31:-1]) < sum(sizes[1:31]) * 1.1
+
+
+async def test_single_legal_action_is_forced_and_not_asked() -> None:
+    agents = ["decision:temperature=1"] * 2
+    seed = 0
+    log, result = await play_one(TICTACTOE, agents, engine=DirectEngine(), seed=seed)
+    while result.turns < 9:  # until a board is full
+        seed += 1
+        log, result = await play_one(TICTACTOE, agents, engine=DirectEngine(), seed=seed)
+    last = turns(events_of(log))[-1]
+    assert result.turns == 9
+    assert (last.how, last.decision, last.draw) == ("forced", None, None)
+    assert kinds(events_of(log)).count("decision_requested") == 8
+
+
+async def test_no_legal_action_is_the_games_fault() -> None:
+    class Stuck(DiaryState, frozen=True):
+        def options(self) -> tuple[()]:
+            return ()
+
+    game = Diary()
+    game._state = Stuck(3, 10)
+    with pytest.raises(ConformanceError, match="diary, seed 1, turn 0"):
+        await play_one(game, ["random"])
+
+
+async def test_seed_decides_and_nothing_else() -> None:
+    runs = [await play_one(KUHN, ["random", "random"], seed=seed) for seed in (1, 1, 2)]
+    first, again, other = (events_of(log) for log, _ in runs)
+    assert first == again
+    assert first != other
+
+
+async def test_temperature_draws_and_records_what_it_drew() -> None:
+    log, _ = await play_one(
+        TICTACTOE, ["decision:temperature=1", "decision"], engine=DirectEngine()
+    )
+    asked = [turn for turn in turns(events_of(log)) if turn.how == "decision"]
+    assert all((turn.draw is not None) == (turn.seat == 0) for turn in asked)
+    assert len({turn.draw for turn in asked if turn.seat == 0}) > 1
+
+
+async def test_factored_action_is_asked_part_by_part() -> None:
+    engine = DirectEngine()
+    log, _ = await play_one(
+        Grid(turns=2), ["decision:temperature=1", "decision:temperature=1"], engine=engine
+    )
+    events = events_of(log)
+    requests = [event for event in events if isinstance(event, DecisionRequested)]
+    assert [request.part for request in requests] == [0, 1, 0, 1]
+    row, column = requests[:2]
+    assert [question.id for question in row.questions] == ["cell_row", "ahead"]
+    assert [question.id for question in column.questions] == ["cell_column"]
+    assert len(row.questions[0].options) == len(column.questions[0].options) == 20
+    [settled] = column.chosen
+    assert f"Already chosen: {settled}." in column.questions[0].instructions
+    assert column.draw is not None
+    first = turns(events)[0]
+    assert first.decision == column.decision
+    assert f"row {first.action.split('/')[0]}" == settled
+    assert first.draw not in (None, column.draw)
+
+
+async def test_part_without_a_choice_is_not_asked() -> None:
+    engine = DirectEngine()
+    log, result = await play_one(Grid(size=2, turns=4), ["decision", "decision"], engine=engine)
+    # Two cells in one row, or one cell in each of two: one question is enough. The last is forced.
+    assert result.turns == 4
+    assert len(engine.requests) < 2 * 3
+    assert not replay_match(log.read(MATCH), game=Grid(size=2, turns=4)).differences
+
+
+FAULTS = [NoWorker("none"), EngineFailed("broken"), DecisionExpired("late"), BadRequest("odd")]
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=lambda error: error.code)
+async def test_random_fallback_is_seeded_and_says_why(error: EngineError) -> None:
+    logs = [
+        (
+            await play_one(
+                TICTACTOE,
+                ["decision", "decision"],
+                engine=FailingEngine(error),
+                terms=Terms(fallback="random"),
+            )
+        )[0]
+        for _ in range(2)
+    ]
+    events = events_of(logs[0])
+    assert events == events_of(logs[1])
+    failed = [event for event in events if isinstance(event, DecisionFailed)]
+    fallen = [turn for turn in turns(events) if turn.how == "fallback"]
+    assert len(failed) == len(fallen) > 0
+    assert failed[0].code == error.code
+    assert all(error.code in turn.note and turn.draw is not None for turn in fallen)
+    assert not replay_match(logs[0].read(MATCH)).differences
+
+
+async def test_pass_fallback_takes_the_games_pass() -> None:
+    log, _ = await play_one(
+        KUHN,
+        ["decision", "decision"],
+        engine=FailingEngine(NoWorker("none")),
+        terms=Terms(fallback="pass"),
+    )
+    assert [(turn.action, turn.how) for turn in turns(events_of(log))] == [("pass", "fallback")] * 2
+    assert not replay_match(log.read(MATCH)).differences
+
+
+async def test_previous_fallback_repeats_what_is_still_legal() -> None:
+    engine = FailingEngine(NoWorker("none"), failing=lambda number: number > 0)
+    log, _ = await play_one(Diary(), ["decision"], engine=engine, terms=Terms(fallback="previous"))
+    taken = turns(events_of(log))
+    assert [turn.how for turn in taken] == ["decision"] + ["fallback"] * 5
+    assert len({turn.action for turn in taken}) == 1
+    assert not replay_match(log.read(MATCH), game=Diary()).differences
+
+
+@pytest.mark.parametrize("fallback", ["pass", "previous"])
+async def test_fallback_that_is_not_possible_pauses_and_says_so(fallback: Any) -> None:
+    log, result = await play_one(
+        TICTACTOE,
+        ["decision", "decision"],
+        engine=FailingEngine(NoWorker("none")),
+        terms=Terms(fallback=fallback),
+    )
+    assert result.end == "paused"
+    assert "engine/no_worker" in result.reason
+    assert f"fallback '{fallback}' has no legal action here" in result.reason
+    assert kinds(events_of(log))[-2:] == ["decision_failed", "match_paused"]
+
+
+async def test_paused_match_asks_anew_when_it_is_resumed() -> None:
+    agents = ["decision", "random"]
+    engine = FailingEngine(EngineFailed("broken"), failing=lambda number: number == 2)
+    log, result = await play_one(TICTACTOE, agents, engine=engine)
+    assert result.end == "paused"
+    assert result.reason == "engine/failed: broken"
+    paused = only(events_of(log), MatchPaused)
+    assert paused.reason == result.reason
+    again = await resume_one(log, TICTACTOE, agents, engine=DirectEngine())
+    assert again.end == "terminated"
+    undisturbed, _ = await play_one(TICTACTOE, agents, engine=DirectEngine())
+    actions = [turn.action for turn in turns(events_of(log))]
+    assert actions == [turn.action for turn in turns(events_of(undisturbed))]
+    assert not replay_match(log.read(MATCH)).differences
+
+
+async def test_engine_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "GRACE_S", 0.0)
+    log, result = await play_one(
+        KUHN,
+        ["decision", "decision"],
+        engine=SilentEngine(),
+        terms=Terms(fallback="pass", deadline_s=0.01),
+    )
+    assert result.end == "terminated"
+    failed = [event for event in events_of(log) if isinstance(event, DecisionFailed)]
+    assert {event.code for event in failed} == {"engine/expired"}
+
+
+def _without_last(reply: DecisionReply) -> DecisionReply:
+    [answer] = reply.answers
+    short = msgspec.structs.replace(answer, option_ids=answer.option_ids[:-1])
+    return msgspec.structs.replace(reply, answers=(short,))
+
+
+def _with(first: float) -> Any:
+    def alter(reply: DecisionReply) -> DecisionReply:
+        [answer] = reply.answers
+        probabilities = (first, *answer.probabilities[1:])
+        other = msgspec.structs.replace(answer, probabilities=probabilities)
+        return msgspec.structs.replace(reply, answers=(other,))
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        _without_last,
+        _with(float("nan")),
+        _with(2.0),
+        _with(-0.1),
+        lambda reply: msgspec.structs.replace(reply, answers=()),
+    ],
+)
+async def test_reply_that_does_not_fit_is_a_failure(alter: Any) -> None:
+    log, result = await play_one(TICTACTOE, ["decision", "random"], engine=AlteringEngine(alter))
+    assert result.end == "paused"
+    assert only(events_of(log), DecisionFailed).code == "engine/failed"
+
+
+async def test_probabilities_are_recorded_in_the_games_order() -> None:
+    seen: list[dict[str, float]] = []
+
+    def keep(reply: DecisionReply) -> DecisionReply:
+        [answer] = reply.answers
+        seen.append(dict(zip(answer.option_ids, answer.probabilities, strict=True)))
+        return reply
+
+    log, _ = await play_one(TICTACTOE, ["decision", "random"], engine=AlteringEngine(keep))
+    events = events_of(log)
+    asked = next(event for event in events if isinstance(event, DecisionRequested))
+    answered = next(event for event in events if isinstance(event, DecisionAnswered))
+    labels = [option.id for option in asked.questions[0].options]
+    assert labels != sorted(labels)
+    assert answered.answers[0].probabilities == tuple(seen[0][label] for label in labels)
+
+
+class Stubborn:
+    """Names an illegal action `times` times, then the first legal one."""
+
+    asks = False
+
+    def __init__(self, times: int, action: str = "nowhere") -> None:
+        self._left = times
+        self._action = action
+        self.heard: list[str | None] = []
+
+    async def act(self, turn: Turn) -> Act:
+        self.heard.append(turn.refused)
+        if self._left:
+            self._left -= 1
+            return Act(self._action)
+        return Act(turn.options[0].id)
+
+
+async def test_illegal_action_is_recorded_and_may_be_repaired_once() -> None:
+    agent = Stubborn(1)
+    log, result = await play_one(TICTACTOE, [agent, "random"])
+    refused = only(events_of(log), ActionRefused)
+    assert (refused.seat, refused.action) == (0, "nowhere")
+    assert agent.heard[:2] == [None, refused.message]
+    assert agent.heard[2:] == [None] * len(agent.heard[2:])
+    assert result.end == "terminated"
+    assert turns(events_of(log))[0].action == "top-left"
+    assert not replay_match(log.read(MATCH)).differences
+
+
+async def test_second_illegal_action_falls_back() -> None:
+    log, _ = await play_one(TICTACTOE, [Stubborn(2), "random"], terms=Terms(fallback="random"))
+    assert kinds(events_of(log))[1:4] == ["action_refused", "action_refused", "turn_taken"]
+    first = turns(events_of(log))[0]
+    assert (first.how, first.note) == ("fallback", "2 illegal actions")
+
+
+async def test_illegal_action_that_is_no_valid_text_is_still_recorded() -> None:
+    log, result = await play_one(TICTACTOE, [Stubborn(1, "\ud800"), "random"])
+    assert only(events_of(log), ActionRefused).action == "\\ud800"
+    assert result.end == "terminated"
+
+
+class Cautious:
+    """Asks, and has an answer of its own when there is none."""
+
+    asks = True
+
+    async def act(self, turn: Turn) -> Act:
+        try:
+            await turn.ask(turn.questions())
+        except EngineError:
+            return Act(turn.options[-1].id)
+        return Act(turn.options[0].id)
+
+
+async def test_agent_may_act_without_its_answer() -> None:
+    log, result = await play_one(
+        TICTACTOE,
+        [Cautious(), Cautious()],
+        engine=FailingEngine(NoWorker("none"), failing=lambda number: number == 0),
+    )
+    first, second, *_ = turns(events_of(log))
+    assert (first.how, first.action, first.decision) == ("agent", "bottom-right", None)
+    assert (second.how, second.action) == ("decision", "top-left")
+    assert result.end == "terminated"
+    assert not replay_match(log.read(MATCH)).differences
+
+
+async def test_agent_that_did_not_say_so_cannot_ask() -> None:
+    agent = Cautious()
+    agent.asks = False
+    with pytest.raises(CannotPlay, match="declare `asks`"):
+        await play_one(TICTACTOE, [agent, "random"])
+
+
+async def test_stray_answers_are_recorded_and_change_nothing() -> None:
+    log = MemoryLog()
+    engine = DirectEngine()
+    at = table(log, TICTACTOE, ["decision", "random"], engine=engine)
+    match = Match.new(at, MATCH, seed=1)
+
+    def strays(request: DecisionRequest) -> None:
+        if len(engine.requests) == 2:
+            match.discard(engine.requests[0].id, "duplicate")
+            match.discard(f"{MATCH}-999", "unknown")
+
+    engine._on_request = strays
+    await match.run()
+    discarded = [event for event in events_of(log) if isinstance(event, AnswerDiscarded)]
+    assert [event.reason for event in discarded] == ["duplicate", "unknown"]
+    undisturbed, _ = await play_one(TICTACTOE, ["decision", "random"], engine=DirectEngine())
+    assert turns_without_ids(log) == turns_without_ids(undisturbed)
+    assert not replay_match(log.read(MATCH)).differences
+
+
+def turns_without_ids(log: MemoryLog) -> list[TurnTaken]:
+    return [msgspec.structs.replace(turn, decision=None) for turn in turns(events_of(log))]
+
+
+async def test_answer_to_an_expired_decision_is_late_also_after_a_restart() -> None:
+    agents = ["decision", "random"]
+    engine = FailingEngine(DecisionExpired("late"), failing=lambda number: number == 0)
+    log, _ = await play_one(TICTACTOE, agents, engine=engine, terms=Terms(fallback="pause"))
+    at = table(log, TICTACTOE, agents, engine=DirectEngine())
+    match = Match.resume(at, log.read(MATCH))
+    match.discard(engine.requests[0].id, "unknown")
+    await match.run()
+    assert only(events_of(log), AnswerDiscarded).reason == "late"
+    assert not replay_match(log.read(MATCH)).differences
+
+
+CASES: dict[str, tuple[Game, list[str | Any]]] = {
+    "decision against random": (TICTACTOE, ["decision:temperature=0.9", "random"]),
+    "hidden cards": (KUHN, ["decision", "decision:floor=0.2"]),
+    "factored": (Grid(turns=3), ["decision:temperature=1", "random"]),
+    "two questions": (Diary(), ["decision"]),
+    "chance between decisions": (
+        load_game("expedition(rules=short,size=tiny)"),
+        ["decision:temperature=1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_match_cut_anywhere_and_resumed_is_the_same_match(case: str) -> None:
+    game, agents = CASES[case]
+    whole, result = await play_one(game, agents, engine=DirectEngine())
+    expected = timeless(events_of(whole))
+    for length in range(1, len(expected)):
+        log = await cut(whole, length)
+        engine = DirectEngine()
+        assert await resume_one(log, game, agents, engine=engine) == result
+        assert timeless(events_of(log)) == expected
+        pending = isinstance(expected[length - 1], DecisionRequested)
+        assert all(
+            (request.attempt > 1) == (pending and number == 0)
+            for number, request in enumerate(engine.requests)
+        )
+        assert not replay_match(log.read(MATCH), game=game).differences
+
+
+@pytest.mark.parametrize("fallback", ["random", "pass"])
+async def test_faults_cut_anywhere_and_resumed_are_the_same_match(fallback: Any) -> None:
+    agents = ["decision", "decision"]
+    terms = Terms(fallback=fallback)
+    whole, result = await play_one(
+        KUHN, agents, engine=FailingEngine(NoWorker("none")), terms=terms
+    )
+    expected = timeless(events_of(whole))
+    for length in range(1, len(expected)):
+        log = await cut(whole, length)
+        engine = FailingEngine(NoWorker("none"))
+        assert await resume_one(log, KUHN, agents, engine=engine) == result
+        assert timeless(events_of(log)) == expected
+
+
+async def test_resumption_is_refused_where_the_rules_have_changed() -> None:
+    log, _ = await play_one(Diary(width=10), ["random"])
+    shorter = await cut(log, 4)
+    with pytest.raises(ReplayDiffers, match=r"m-1, version 1: views\[0\]"):
+        await resume_one(shorter, Diary(width=11), ["random"])
+    assert len(events_of(shorter)) == 4
+
+
+async def test_pending_decision_is_not_put_to_another_model() -> None:
+    log, _ = await play_one(TICTACTOE, ["decision", "random"], engine=DirectEngine())
+    pending = await cut(log, 2)
+    with pytest.raises(ReplayDiffers, match="same --model"):
+        await resume_one(
+            pending, TICTACTOE, ["decision", "random"], engine=DirectEngine("mock:seed=2")
+        )
+
+
+async def test_agent_that_asks_something_else_after_a_restart_is_refused() -> None:
+    class Fickle:
+        asks = True
+
+        def __init__(self, text: str) -> None:
+            self._text = text
+
+        async def act(self, turn: Turn) -> Act:
+            [question] = turn.questions()
+            question = msgspec.structs.replace(question, instructions=self._text)
+            await turn.ask([question])
+            return Act(turn.options[0].id)
+
+    log, _ = await play_one(TICTACTOE, [Fickle("one"), "random"], engine=DirectEngine())
+    with pytest.raises(ReplayDiffers, match="now asks"):
+        await resume_one(
+            await cut(log, 2), TICTACTOE, [Fickle("two"), "random"], engine=DirectEngine()
+        )
+
+
+async def test_match_is_truncated_where_the_next_record_does_not_fit() -> None:
+    game = Diary(days=50, width=40)
+    log, result = await play_one(game, ["decision"], engine=DirectEngine(window=200))
+    assert (result.end, result.reason) == ("truncated", "record_too_long")
+    assert 0 < result.turns < 50
+    assert result.returns == (float(sum(t.action == "walk" for t in turns(events_of(log)))),)
+    assert kinds(events_of(log))[-2:] == ["turn_taken", "match_ended"]
+    assert not replay_match(log.read(MATCH), game=game).differences
+
+
+async def test_text_starts_anew_where_the_game_can() -> None:
+    game = Diary(days=30, width=60, overflow="rebase")
+    log, result = await play_one(game, ["decision"], engine=DirectEngine(window=200))
+    assert (result.end, result.turns) == ("terminated", 30)
+    epochs = [event.epoch for event in events_of(log) if isinstance(event, EpochStarted)]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert len(epochs) > 1
+    assert not replay_match(log.read(MATCH), game=game).differences
+    for length in range(1, len(events_of(log))):
+        shorter = await cut(log, length)
+        await resume_one(shorter, game, ["decision"], engine=DirectEngine(window=200))
+        assert timeless(events_of(shorter)) == timeless(events_of(log))
+
+
+async def test_new_text_that_does_not_fit_either_ends_the_match() -> None:
+    game = Diary(days=30, width=40, overflow="rebase", sealed=True)
+    log, result = await play_one(game, ["decision"], engine=DirectEngine(window=200))
+    assert (result.end, result.reason) == ("truncated", "record_too_long")
+    assert kinds(events_of(log))[-2:] == ["epoch_started", "match_ended"]
+
+
+async def test_worker_that_finds_the_record_too_long_has_the_last_word() -> None:
+    engine = FailingEngine(RecordTooLong("too long"), failing=lambda number: number == 1)
+    log, result = await play_one(Diary(), ["decision"], engine=engine)
+    assert (result.end, result.reason, result.turns) == ("truncated", "record_too_long", 1)
+    assert kinds(events_of(log))[-2:] == ["decision_failed", "match_ended"]
+
+
+async def test_match_whose_first_question_does_not_fit_does_not_start() -> None:
+    log = MemoryLog()
+    with pytest.raises(CannotPlay, match="record_too_long"):
+        await play_one(TICTACTOE, ["random", "decision"], engine=DirectEngine(window=20), log=log)
+    assert list(log.matches()) == []
+
+
+async def test_cancelled_match_can_be_resumed() -> None:
+    agents = ["decision", "random"]
+    log = MemoryLog()
+    with anyio.CancelScope() as scope:
+        engine = DirectEngine()
+
+        def stop(request: DecisionRequest) -> None:
+            if len(engine.requests) == 3:
+                scope.cancel()
+
+        engine._on_request = stop
+        await play_one(TICTACTOE, agents, engine=engine, log=log)
+    whole, result = await play_one(TICTACTOE, agents, engine=DirectEngine())
+    assert len(events_of(log)) < len(events_of(whole))
+    assert await resume_one(log, TICTACTOE, agents, engine=DirectEngine()) == result
+    assert timeless(events_of(log)) == timeless(events_of(whole))

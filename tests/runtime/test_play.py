@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from engine.contract import DecisionReply, DecisionRequest
+from engine.errors import NoWorker
+from games import load_game
+from runtime.agents import Act, Turn
+from runtime.errors import BadInput, CannotPlay
+from runtime.match import MatchResult
+from runtime.play import Run
+from runtime.replay import replay_file
+from runtime.table import Terms
+from store.events import MatchStarted
+from store.memory import MemoryLog
+from store.sqlite import open_log
+from tests.support.engines import DirectEngine, FailingEngine
+from tests.support.matches import events_of, kinds, seat, timeless
+from tests.support.toys import Grid
+
+TICTACTOE = load_game("tictactoe")
+
+
+def run_of(
+    log: MemoryLog, *agents: str, matches: int = 4, seed: int | None = 1, **more: Any
+) -> Run:
+    seats = [seat(agent) for agent in agents]
+    return Run(log, TICTACTOE, seats, matches=matches, seed=seed, **more)
+
+
+async def test_matches_have_ids_and_seeds_of_their_own_and_come_in_order() -> None:
+    log = MemoryLog()
+    seen: list[MatchResult] = []
+    report = await run_of(log, "random", "random", matches=20, on_result=seen.append).play()
+    ids = [result.match for result in report.matches]
+    assert ids == sorted(set(ids))
+    assert sorted(seen, key=lambda result: result.match) == list(report.matches)
+    firsts = [events_of(log, match)[0] for match in ids]
+    assert len({first.seed for first in firsts if isinstance(first, MatchStarted)}) == 20
+
+
+async def test_ids_are_tokens_whatever_the_game_is_called() -> None:
+    pytest.importorskip("pyspiel")
+    game = load_game("openspiel:connect_four")
+    report = await Run(
+        MemoryLog(), game, [seat("random"), seat("random")], matches=1, seed=1
+    ).play()
+    assert report.matches[0].match.replace("_", "").replace("-", "").isalnum()
+
+
+async def test_same_run_again_repeats_nothing() -> None:
+    log = MemoryLog()
+    engine = DirectEngine()
+    first = await run_of(log, "decision", "random").play(engine)
+    asked = len(engine.requests)
+    again = await run_of(log, "decision", "random").play(engine)
+    assert again.matches == first.matches
+    assert len(engine.requests) == asked
+    assert again.decisions.asked == 0
+    assert first.decisions.asked == first.decisions.answered == asked
+
+
+async def test_more_matches_of_the_same_run_start_with_those_it_has() -> None:
+    log = MemoryLog()
+    few = await run_of(log, "random", "random", matches=3).play()
+    many = await run_of(log, "random", "random", matches=5).play()
+    assert many.matches[:3] == few.matches
+
+
+async def test_other_agents_seed_or_model_are_another_run() -> None:
+    log = MemoryLog()
+    engine = DirectEngine()
+    await run_of(log, "random", "decision").play(engine)
+    await run_of(log, "decision", "random").play(engine)
+    await run_of(log, "random", "decision", seed=2).play(engine)
+    await run_of(log, "random", "decision").play(DirectEngine("mock:seed=2"))
+    assert len(list(log.matches(ended=True))) == 16
+
+
+async def test_unfinished_matches_are_resumed() -> None:
+    whole = MemoryLog()
+    report = await run_of(whole, "decision", "random", matches=6).play(DirectEngine())
+    log = MemoryLog()
+    for number, summary in enumerate(whole.matches()):
+        stored = whole.stored(summary.match)
+        await log.restore(summary.match, stored[: 1 + number * 3])
+    resumed = await run_of(log, "decision", "random", matches=6).play(DirectEngine())
+    assert resumed.matches == report.matches
+    for result in report.matches:
+        expected = timeless(events_of(whole, result.match))
+        assert timeless(events_of(log, result.match)) == expected
+
+
+async def test_seed_is_drawn_and_told_when_none_is_given() -> None:
+    one, other = (
+        run_of(MemoryLog(), "random", "random", seed=None),
+        run_of(MemoryLog(), "random", "random", seed=None),
+    )
+    assert one.seed != other.seed
+    report = await one.play()
+    again = await run_of(MemoryLog(), "random", "random", seed=report.seed).play()
+    assert again.matches == report.matches
+
+
+async def test_no_more_matches_at_once_than_allowed() -> None:
+    now = most = 0
+
+    class Slow:
+        asks = False
+
+        async def act(self, turn: Turn) -> Act:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await anyio.lowlevel.checkpoint()
+            now -= 1
+            return Act(turn.options[0].id)
+
+    await Run(
+        MemoryLog(), TICTACTOE, [seat(Slow()), seat(Slow())], matches=20, seed=1, concurrency=3
+    ).play()
+    assert most == 3
+
+
+async def test_decisions_are_counted() -> None:
+    engine = FailingEngine(NoWorker("none"), failing=lambda number: number % 4 == 0)
+    report = await run_of(
+        MemoryLog(), "decision", "random", matches=8, terms=Terms(fallback="random")
+    ).play(engine)
+    counts = report.decisions
+    assert counts.asked == len(engine.requests) == counts.answered + counts.failed
+    assert counts.failed == counts.fallback == -(-counts.asked // 4)
+    assert counts.tokens_read > counts.answered
+    assert counts.p50_ms is not None
+    assert counts.p95_ms is not None
+    assert 0 < counts.p50_ms <= counts.p95_ms
+
+
+async def test_strays_reach_the_match_that_is_under_way() -> None:
+    log = MemoryLog()
+
+    class Echoing(DirectEngine):
+        async def decide(self, request: DecisionRequest) -> DecisionReply:
+            reply = await super().decide(request)
+            if len(self.requests) == 2:
+                await run.on_stray(DecisionReply(id=self.requests[0].id, attempt=1), "duplicate")
+                await run.on_stray(DecisionReply(id="gone-0001-5", attempt=1), "late")
+            return reply
+
+    run = run_of(log, "decision", "random", matches=1)
+    report = await run.play(Echoing())
+    assert kinds(events_of(log, report.matches[0].match)).count("answer_discarded") == 1
+    assert report.decisions.discarded == 1
+
+
+async def test_first_error_comes_out_as_it_is_and_the_rest_can_go_on(tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("top-left\nbottom\nnowhere\n")
+    log = MemoryLog()
+    with pytest.raises(BadInput, match="line 3: 'nowhere' is not legal"):
+        await run_of(log, f"scripted:{script}", "random").play()
+    assert list(log.matches(ended=False))
+
+
+def test_agents_that_cannot_play_are_refused_at_once() -> None:
+    log = MemoryLog()
+    with pytest.raises(CannotPlay, match="2 seats, not 1"):
+        run_of(log, "random")
+    with pytest.raises(CannotPlay, match="factor its actions"):
+        Run(log, Grid(factored=False), [seat("random"), seat("decision")], matches=1)
+    Run(log, Grid(factored=False), [seat("random"), seat("random")], matches=1)
+    Run(log, Grid(), [seat("random"), seat("decision")], matches=1)
+
+
+async def test_agent_that_asks_needs_a_model() -> None:
+    with pytest.raises(CannotPlay, match="--model"):
+        await run_of(MemoryLog(), "random", "decision").play()
+
+
+async def test_durable_run_goes_on_in_another_process_and_replays(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    agents = [seat("decision:temperature=0.8"), seat("random")]
+    log = open_log(path)
+    await Run(log, TICTACTOE, agents, matches=3, seed=7).play(DirectEngine())
+    await log.close()
+    log = open_log(path)
+    report = await Run(log, TICTACTOE, agents, matches=12, seed=7).play(DirectEngine())
+    await log.close()
+    replayed = await replay_file(path)
+    assert replayed.identical
+    assert replayed.matches == len(report.matches) == 12
+    assert replayed.turns == sum(result.turns for result in report.matches)
+    assert replayed.unfinished == 0
