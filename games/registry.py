@@ -34,13 +34,13 @@ def load_game(id: str) -> Game:
         BadGameParameters: It does not take these parameters.
         UnsupportedGame: The library is missing, or its game does not fit the protocol.
     """
+    found = _ID.fullmatch(id)
     library, colon, rest = id.partition(":")
-    if colon:
+    if colon and id.isprintable():
         if library not in LIBRARIES:
             known = ", ".join(f"{name}:NAME" for name in LIBRARIES)
             raise UnknownGame(f"no library {library!r} for game {id!r}; there is {known}")
         return _object(LIBRARIES[library])(rest)
-    found = _ID.fullmatch(id)
     if found is None:
         raise BadGameParameters(f"{id!r} is not a game's id; write NAME or NAME(key=value,...)")
     name = found["name"]

@@ -27,6 +27,9 @@ FACTORS = ("row", "column")
 # N. Petrovic in 1964, the most that any reachable position has.
 _MOST_OPTIONS = {"chess": 218}
 
+# Its labels hold memory that was never written, and differ from match to match.
+_UNREPEATABLE = frozenset({"morpion_solitaire"})
+
 _CELL = re.compile(r"(?:\w )?(?P<column>[a-z])(?P<row>\d+)")
 _PLACE = re.compile(r"\w?\(?(?P<row>\d+),(?P<column>\d+)\)?")
 
@@ -217,6 +220,8 @@ def _unsupported(game: pyspiel.Game) -> str | None:
         )
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
         return "it is a mean-field game, which has no match between seats"
+    if kind.short_name in _UNREPEATABLE:
+        return "its labels are not the same each time, so that a match could not be replayed"
     if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
         return "it draws chance inside itself, so that a match could not be replayed"
     if game.num_players() > MAX_SEATS:

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import builtins
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pyspiel
+import pytest
+
+from games import (
+    CHANCE,
+    BadGameParameters,
+    Game,
+    IllegalAction,
+    Option,
+    State,
+    UnknownGame,
+    UnsupportedGame,
+    load_game,
+)
+from games.adapters.openspiel import parts
+
+
+def start(game: Game) -> State:
+    return game.start(seats=game.facts.min_seats, seed=0)
+
+
+def labels(state: State) -> list[str]:
+    return [each.id for each in state.options() or state.outcomes()]
+
+
+def walk(game: Game, seed: int) -> list[State]:
+    source, states = random.Random(seed), [start(game)]
+    while labels(states[-1]):
+        states.append(states[-1].apply(source.choice(labels(states[-1]))))
+    return states
+
+
+def test_a_match_of_connect_four():
+    game = load_game("openspiel:connect_four")
+    state = start(game)
+    for action in ("x3", "o2", "x3", "o2", "x3", "o2"):
+        state = state.apply(action)
+    assert state.questions()[0].options == tuple(Option(f"x{column}") for column in range(7))
+    assert state.view(0).public == state.view(1).public
+    assert state.view(0).public.endswith("PLAY\n" + "Player 0: x3\nPlayer 1: o2\n" * 3)
+    assert state.view(1).private == (
+        "\nYou are player 1.\n.......\n.......\n.......\n..ox...\n..ox...\n..ox...\n"
+    )
+    won = state.apply("x3")
+    assert (won.actor, won.returns()) == (None, (1.0, -1.0))
+    assert won.options() == won.questions() == ()
+
+
+def test_facts_are_those_of_openspiel():
+    facts = load_game("openspiel:leduc_poker").facts
+    assert (facts.id, facts.title) == ("openspiel:leduc_poker", "Leduc Poker")
+    assert (facts.min_seats, facts.max_seats, facts.max_options) == (2, 2, 3)
+    assert (facts.min_return, facts.max_return, facts.zero_sum) == (-13.0, 13.0, True)
+    assert (facts.chance, facts.hidden, facts.max_turns) == (True, True, 11)
+    assert not load_game("openspiel:connect_four").facts.hidden
+    assert load_game("openspiel:kuhn_poker(players=4)").facts.max_seats == 4
+
+
+@pytest.mark.parametrize(
+    "game",
+    ["connect_four", "go(board_size=9)", "misere(game=tic_tac_toe())", "kuhn_poker(players=3)"],
+)
+def test_the_id_loads_the_same_game(game: str):
+    facts = load_game(f"openspiel:{game}").facts
+    assert facts.id == f"openspiel:{game}"
+    assert load_game(facts.id).facts == facts
+
+
+def test_chance_keeps_its_weights():
+    state = start(load_game("openspiel:backgammon"))
+    assert state.actor == CHANCE
+    assert sum(outcome.weight for outcome in state.outcomes()) == pytest.approx(1)
+    after = state.apply(state.outcomes()[0].id)
+    assert after.view(0).public.count("Chance: chance outcome") == 1
+
+
+def test_a_seat_asked_at_a_chance_turn_is_refused_and_the_match_goes_on():
+    state = start(load_game("openspiel:backgammon"))
+    assert state.actor == CHANCE
+    assert state.options() == state.questions() == ()
+    assert state.view(0).public == state.view(1).public
+    assert "Dice" in state.view(0).private
+    before = state.encode()
+    with pytest.raises(IllegalAction):
+        state.apply("24/23 8/6")
+    assert state.encode() == before
+    rolled = state.apply(state.outcomes()[0].id)
+    assert rolled.actor in (0, 1)
+    assert rolled.apply(rolled.options()[0].id).encode() != rolled.encode()
+
+
+def test_hidden_outcomes_are_not_public():
+    game = load_game("openspiel:leduc_poker")
+    deal = start(game)
+    one, two = (deal.apply(outcome.id) for outcome in deal.outcomes()[:2])
+    assert one.view(1) == two.view(1)
+    assert one.view(0).public == two.view(0).public
+    assert one.view(0).private != two.view(0).private
+
+
+def test_hidden_actions_are_not_public():
+    states = walk(load_game("openspiel:phantom_ttt"), 3)
+    first = states[0].view(0).public
+    assert {state.view(seat).public for state in states for seat in (0, 1)} == {first}
+    assert states[1].view(1) == states[0].apply("x(2,2)").view(1)
+
+
+def test_public_actions_of_a_hidden_game_are_public():
+    state = start(load_game("openspiel:kuhn_poker"))
+    for action in (labels(state)[0], "Deal:2", "Bet", "Pass"):
+        state = state.apply(action)
+    assert state.view(0).public.endswith("Deal to player 0\nDeal to player 1\nBet\nPass\n")
+
+
+def test_a_large_board_is_asked_row_then_column():
+    game = load_game("openspiel:go")
+    assert (game.facts.max_options, game.facts.factors) == (362, ("row", "column"))
+    options = {option.id: option.parts for option in start(game).options()}
+    assert len(options) == len(set(options.values())) == 362
+    assert options["B c14"] == ("row 14", "column c")
+    assert options["B PASS"] == ("B PASS", "B PASS")
+    assert len({row for row, _ in options.values()}) == 20
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("a1", ("row 1", "column a")),
+        ("W t19", ("row 19", "column t")),
+        ("x(3,12)", ("row 3", "column 12")),
+        ("7,0", ("row 7", "column 0")),
+        ("Pass", ("Pass", "Pass")),
+        ("a1b2", ("a1b2", "a1b2")),
+    ],
+)
+def test_parts_of_a_label(label: str, expected: tuple[str, str]):
+    assert parts(label) == expected
+
+
+@pytest.mark.parametrize(
+    ("game", "most"), [("breakthrough", 768), ("backgammon", 1352), ("xiangqi", 8100)]
+)
+def test_other_large_games_say_how_many_options_there_may_be(game: str, most: int):
+    facts = load_game(f"openspiel:{game}").facts
+    assert (facts.max_options, facts.factors) == (most, ())
+
+
+def test_chess_never_has_more_than_218_moves():
+    assert load_game("openspiel:chess").facts.max_options == 218
+
+
+def test_names_that_openspiel_repeats_are_told_apart():
+    game = load_game("openspiel:repeated_leduc_poker")
+    for state in walk(game, 1):
+        assert len(set(labels(state))) == len(labels(state))
+
+
+def test_an_earlier_state_stays_as_it_was():
+    states = walk(load_game("openspiel:oware"), 5)
+    shown = [(state.encode(), state.view(0), state.options()) for state in states]
+    again = [start(load_game("openspiel:oware"))]
+    for before, after in pairwise(states):
+        action = next(a for a in labels(before) if before.apply(a).encode() == after.encode())
+        again.append(again[-1].apply(action))
+    assert [(state.encode(), state.view(0), state.options()) for state in again] == shown
+
+
+def test_the_player_to_act_is_part_of_the_state():
+    for state in walk(load_game("openspiel:dots_and_boxes"), 2):
+        assert state.encode().endswith(f" {state.actor}".encode())
+
+
+def test_matches_agree_with_openspiel():
+    for name in ("connect_four", "hex(board_size=4)", "leduc_poker", "pig"):
+        game, theirs = load_game(f"openspiel:{name}"), pyspiel.load_game(name)
+        for seed in range(5):
+            source = random.Random(seed)
+            ours, other = start(game), theirs.new_initial_state()
+            while not other.is_terminal():
+                number = source.choice(other.legal_actions())
+                label = other.action_to_string(other.current_player(), number)
+                assert len(labels(ours)) == len(other.legal_actions())
+                ours = ours.apply(label)
+                other.apply_action(number)
+            assert (ours.actor, ours.returns()) == (None, tuple(other.returns()))
+
+
+@pytest.mark.parametrize(
+    ("game", "kind", "message"),
+    [
+        ("goofspiel", UnsupportedGame, "turn_based_simultaneous_game\\(game=goofspiel"),
+        ("mfg_garnet", UnsupportedGame, "mean-field"),
+        ("stones_and_gems", UnsupportedGame, "could not be replayed"),
+        ("morpion_solitaire", UnsupportedGame, "could not be replayed"),
+        ("crazy_eights(players=11)", UnsupportedGame, "11 players, and a match has at most 10"),
+        ("crossword", UnsupportedGame, "have no numbers"),
+        ("connectfour", UnknownGame, "did you mean connect_four"),
+        ("", UnknownGame, "no game ''"),
+        ("go(x=1)", BadGameParameters, "Unknown parameter 'x'. Available parameters are: board"),
+        ("go(board_size=big)", BadGameParameters, "Wrong type for parameter board_size"),
+        ("go(board_size=9", BadGameParameters, "Missing closing bracket"),
+        ("kuhn_poker(players=11)", BadGameParameters, "max_num_players"),
+        ("repeated_poker", BadGameParameters, "Missing parameter"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_with_the_reason(
+    game: str, kind: type[Exception], message: str
+):
+    with pytest.raises(kind, match=message) as error:
+        load_game(f"openspiel:{game}")
+    assert "\n" not in str(error.value)
+
+
+def test_seats_are_those_of_the_game():
+    with pytest.raises(BadGameParameters, match="4 seats, not 2"):
+        load_game("openspiel:hearts").start(seats=2, seed=0)
+
+
+def test_without_openspiel_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    load: Callable[..., Any] = builtins.__import__
+
+    def absent(name: str, *arguments: Any) -> Any:
+        if name == "pyspiel":
+            raise ModuleNotFoundError(name)
+        return load(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(UnsupportedGame, match=r"pip install 'ostinato\[openspiel\]'"):
+        load_game("openspiel:connect_four")
