@@ -6,6 +6,7 @@ class TestMyLog(LogContract):
         ...  # an open, empty log; close it afterwards
 """
 
+# ruff: noqa: D102 -- the name of a test says what it shows
 from __future__ import annotations
 
 import anyio
@@ -191,6 +192,7 @@ class LogContract:
             for version, event in enumerate(whole_match(20)):
                 await log.append(match, [event], expected=version)
 
+        records: list[Recorded] = []
         await play("before")
         async with anyio.create_task_group() as tasks:
             for number in range(8):

@@ -93,7 +93,7 @@ async def test_a_lost_match_is_noticed(path: Path) -> None:
         connection.execute("DELETE FROM events WHERE match = 4")
         connection.execute("DELETE FROM matches WHERE id = 4")
     log = open_log(path, read_only=True)
-    with pytest.raises(CorruptLog, match="match m4, version 0: .*missing"):
+    with pytest.raises(CorruptLog, match=r"match m4, version 0: .*missing"):
         list(log.scan())
     with pytest.raises(CorruptLog, match="match m4, version 0: event 25 of the log is missing"):
         await followed(log, EVENTS)

@@ -1,18 +1,15 @@
-"""A disk that is full or may not be written: a typed error, and nothing that was acknowledged lost."""
+"""A disk that is full or may not be written is a typed error; nothing acknowledged is lost."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from store.sqlite import open_log
-from store.testing import whole_match
 
 APPENDER = Path(__file__).with_name("appender.py")
 

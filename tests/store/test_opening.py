@@ -149,7 +149,7 @@ async def test_appends_without_their_log_are_not_covered_up(tmp_path: Path) -> N
     await log.close()
     path.unlink()
     (tmp_path / "log.db-wal").write_bytes(wal)
-    with pytest.raises(LogUnavailable, match="last appends are there in log.db-wal"):
+    with pytest.raises(LogUnavailable, match=r"last appends are there in log\.db-wal"):
         open_log(path)
 
 
@@ -185,14 +185,12 @@ def test_the_writing_connection_is_set_up_as_promised(
 async def test_opening_and_closing_leaves_no_thread_and_no_file_open(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
-    async def once() -> int:
+    async def once(match: str) -> int:
         log = open_log(path, synchronous="NORMAL")
-        await log.append(f"m{number}", [started()], expected=0)
-        log.read(f"m{number}")
+        await log.append(match, [started()], expected=0)
+        log.read(match)
         await log.close()
         return len(os.listdir("/proc/self/fd")) + len(os.listdir("/proc/self/task"))
 
-    counts = []
-    for number in range(60):
-        counts.append(await once())
+    counts = [await once(f"m{number}") for number in range(60)]
     assert len(set(counts[10:])) == 1
