@@ -18,6 +18,7 @@ from store.errors import BadExport, CorruptLog, LogUnavailable, NewerSchema, Unk
 from store.log import EventLog, Recorded, Stored
 
 FILE_VERSION = 1
+SUFFIXES = (".jsonl", ".jsonl.zst")
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -51,21 +52,25 @@ def export_matches(log: EventLog, path: str | Path, matches: Sequence[str] | Non
 
     Args:
         log: Where they are; every chain is checked on the way.
-        path: The file; compressed if its name ends in `.zst`. An older one is replaced.
+        path: `NAME.jsonl`, or `NAME.jsonl.zst` to have it compressed. An older one is replaced.
         matches: Ids; None for all.
 
     Raises:
         UnknownMatch: An id is not in the log.
         CorruptLog: A match is damaged.
         LogUnavailable: The file cannot be written.
+        BadExport: Its name is not one of a match file; so a log is never replaced by mistake.
     """
+    path = Path(path)
+    if not path.name.endswith(SUFFIXES):
+        raise BadExport(f"{path}: a file of matches is named {' or '.join(SUFFIXES)}; rename it")
     lengths = {summary.match: summary.next_version for summary in log.matches()}
     if matches is not None:
         for match in matches:
             if match not in lengths:
                 raise UnknownMatch(f"the log has no match {match!r}; name one that it has")
         lengths = {match: lengths[match] for match in matches}
-    with _replacing(Path(path)) as file:
+    with _replacing(path) as file:
         file.write(_encode(_Header("ostinato-matches", FILE_VERSION, lengths)) + b"\n")
         for match, length in lengths.items():
             for event in islice(log.stored(match), length):
