@@ -15,8 +15,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -89,21 +89,28 @@ async def broker(folder: Path) -> AsyncIterator[RunningBroker]:
         BrokerFailed: There is no nats-server, or it does not start; the message has its words.
     """
     server = find_server()
-    try:
+    with _writing(folder):
         claim = _claim(folder)
-    except OSError as error:
-        raise BrokerFailed(
-            f"{folder}: {error.strerror}; set OSTINATO_HOME to a folder that can be written"
-        ) from error
     try:
         running = RunningBroker(server, folder)
         try:
-            await running.start()
+            with _writing(folder):
+                await running.start()
             yield running
         finally:
             await running.stop()
     finally:
         os.close(claim)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BrokerFailed(
+            f"{folder}: {error.strerror}; set OSTINATO_HOME to a folder that can be written"
+        ) from error
 
 
 class RunningBroker:
@@ -123,6 +130,11 @@ class RunningBroker:
         return self.info.url
 
     @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._folder
+
+    @property
     def child(self) -> process.Child:
         """The server's process."""
         assert self._child is not None
@@ -130,6 +142,8 @@ class RunningBroker:
 
     async def start(self) -> None:
         """Start the server and return when it takes connections."""
+        if self._child is not None:
+            self._child.kill()
         ports = self._folder / "ports"
         shutil.rmtree(ports, ignore_errors=True)
         ports.mkdir()
@@ -156,7 +170,7 @@ class RunningBroker:
         _write_private(self._folder / "broker.json", msgspec.json.encode(self.info).decode())
 
     async def stop(self) -> None:
-        """Stop the server and take its description away; JetStream's files stay."""
+        """Stop the server and take its description away."""
         if self._child is not None:
             await self._child.stop()
         for name in ("broker.json", "nats.conf"):
@@ -225,6 +239,9 @@ def _claim(folder: Path) -> int:
     if described is not None and _start_time(described.pid) == described.started:
         os.kill(described.pid, signal.SIGKILL)  # its parent is dead, and so nobody uses it
     (folder / "broker.json").unlink(missing_ok=True)
+    # The log republishes what it waits for, so nothing is worth being read from a dead broker's
+    # files, which may be damaged.
+    shutil.rmtree(folder / "jetstream", ignore_errors=True)
     return claim
 
 

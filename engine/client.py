@@ -61,6 +61,7 @@ class _Waiting:
         self.request = request
         self.deadline = time.monotonic() + request.remaining_s
         self.arrived = anyio.Event()
+        self.refused = False  # the queue did not take it; it is published again
         self.reply: DecisionReply | None = None
 
     def again(self) -> DecisionRequest:
@@ -111,8 +112,10 @@ class QueueEngine:
     async def _publish(self, waiting: _Waiting, request: DecisionRequest) -> None:
         try:
             await self._queue.publish_request(self.model.hash, request)
+            waiting.refused = False
         except QueueUnavailable as error:
             # The watch publishes it again when the broker is back, or the deadline passes.
+            waiting.refused = True
             log.info("request not taken", extra={"decision": request.id, "why": str(error)})
 
     async def _found(self, waiting: _Waiting) -> bool:
@@ -148,23 +151,26 @@ class QueueEngine:
 
     async def watch(self) -> None:
         """Publish again what the queue may have lost: after a reconnect, or with its streams."""
+        everything = False
+        lost = self._queue.reconnected
         while True:
-            lost = self._queue.reconnected
             with anyio.move_on_after(_CHECK_S):
                 await lost.wait()
+            if lost.is_set():
+                # taken before asking again, so that a connection lost meanwhile counts too
+                everything, lost = True, self._queue.reconnected
             if not self._waiting or not self._queue.connected:
                 continue
             try:
                 streams = await self._queue.ensure_streams()
             except QueueUnavailable:
                 continue
-            if lost.is_set() or streams != self._streams:
-                self._streams = streams
-                await self._ask_again()
+            await self._ask_again(everything or streams != self._streams)
+            everything, self._streams = False, streams
 
-    async def _ask_again(self) -> None:
-        for waiting in list(self._waiting.values()):
-            if not await self._found(waiting):
+    async def _ask_again(self, everything: bool) -> None:
+        for waiting in [w for w in self._waiting.values() if everything or w.refused]:
+            if waiting.reply is None and not await self._found(waiting):
                 try:
                     await self._publish(waiting, waiting.again())
                 except EngineError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ import anyio
 from engine import process
 from engine.broker import RunningBroker, broker
 from engine.client import Engine, OnStray, connect_engine
-from engine.errors import BrokerRunning, EngineFailed
+from engine.errors import BrokerRunning, EngineError, EngineFailed, from_failure
 from engine.models import Model
 from engine.queue import Queue
 from engine.worker import NATS_VARIABLE, Dtype
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 READY_S: Final = 900.0  # a compiled 27B takes minutes
 MAX_RESTARTS: Final = 5  # of a worker that dies while it is in use
+SOUND_S: Final = 60.0  # a worker that lived this long has its restarts anew
 _CHECK_S: Final = 0.05
 
 
@@ -39,7 +40,7 @@ async def embedded(
 ) -> AsyncIterator[Engine]:
     """Run everything that answers a model's decisions, for the length of the block.
 
-    A worker or a broker that dies is started again and open decisions are answered after all.
+    A worker or a broker that dies is started again, and open decisions are answered after all.
     Everything started here is gone afterwards, also when this process is killed.
 
     Args:
@@ -55,7 +56,7 @@ async def embedded(
     """
     async with AsyncExitStack() as stack:
         running = await _free_broker(stack, home / "run")
-        worker = _WorkerChild(model, running, home / "run" / f"worker-{os.getpid()}.log", dtype)
+        worker = _WorkerChild(model, running, dtype)
         try:
             await worker.start()
             async with (
@@ -90,12 +91,10 @@ async def _keep_broker(running: RunningBroker) -> None:
 class _WorkerChild:
     """The worker's process, kept alive."""
 
-    def __init__(
-        self, model: Model, running: RunningBroker, log_file: Path, dtype: Dtype | None
-    ) -> None:
+    def __init__(self, model: Model, running: RunningBroker, dtype: Dtype | None) -> None:
         self._model = model
         self._broker = running
-        self._log_file = log_file
+        self._log_file = running.folder / "worker.log"
         self._dtype = dtype
         self._child: process.Child | None = None
 
@@ -112,7 +111,7 @@ class _WorkerChild:
             deadline = time.monotonic() + READY_S
             while await queue.workers(self._model.hash) is None:
                 if child.returncode is not None:
-                    raise EngineFailed(_last_words(child))
+                    raise _last_words(child)
                 if time.monotonic() > deadline:
                     raise EngineFailed(f"the worker is not ready after {READY_S:g} s")
                 await anyio.sleep(_CHECK_S)
@@ -120,16 +119,18 @@ class _WorkerChild:
             await queue.close()
 
     async def keep(self) -> None:
-        """Start the process again whenever it dies."""
-        for _ in range(MAX_RESTARTS):
+        """Start the process again whenever it dies, unless it does so time and again."""
+        deaths = 0
+        while True:
             assert self._child is not None
+            started = time.monotonic()
             code = await self._child.wait()
+            deaths = deaths + 1 if time.monotonic() - started < SOUND_S else 1
+            if deaths > MAX_RESTARTS:
+                raise EngineFailed(f"the worker died {deaths} times; {_last_words(self._child)}")
             log.warning("the worker died and is started again", extra={"code": code})
             self._child.kill()
             await self.start()
-        assert self._child is not None
-        await self._child.wait()
-        raise EngineFailed(f"the worker died {MAX_RESTARTS + 1} times; {_last_words(self._child)}")
 
     async def stop(self) -> None:
         """End the process and take its log away."""
@@ -138,10 +139,10 @@ class _WorkerChild:
         self._log_file.unlink(missing_ok=True)
 
 
-def _last_words(child: process.Child) -> str:
-    """Give the line with which a worker explained its end, or its last ones."""
+def _last_words(child: process.Child) -> EngineError:
+    """Make the error again with which a worker explained its end, or one of its last lines."""
     lines = child.tail(30).splitlines()
     for line in reversed(lines):
-        if line.startswith("error: "):
-            return line.removeprefix("error: ")
-    return f"the worker ended with code {child.returncode}: {' | '.join(lines[-3:])}"
+        if said := re.fullmatch(r"error: (.*) \[([a-z_/]+)\]", line):
+            return from_failure(code=said[2], message=said[1])
+    return EngineFailed(f"the worker ended with code {child.returncode}: {' | '.join(lines[-3:])}")

@@ -37,10 +37,13 @@ os.execv(command[0], command)
 class Child:
     """One running child; make it with `start`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path, pipe: int) -> None:
+    def __init__(
+        self, popen: subprocess.Popen[bytes], log: Path, log_start: int, pipe: int
+    ) -> None:
         self._popen = popen
         self._pipe = pipe
         self.log = log
+        self._log_start = log_start
 
     @property
     def pid(self) -> int:
@@ -55,7 +58,7 @@ class Child:
     def tail(self, lines: int = 12) -> str:
         """Give the last lines that it wrote."""
         try:
-            text = self.log.read_bytes()[-8192:].decode(errors="replace")
+            text = self.log.read_bytes()[self._log_start :][-8192:].decode(errors="replace")
         except OSError:
             return ""
         return "\n".join(text.strip().splitlines()[-lines:])
@@ -99,6 +102,7 @@ def start(
     read_end, write_end = os.pipe()
     variables = {**os.environ, **(environment or {}), PARENT_PIPE: str(read_end)}
     with log.open("ab") as output:
+        log_start = output.tell()
         popen = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", _TRAMPOLINE, str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
@@ -110,7 +114,7 @@ def start(
             start_new_session=True,
         )
     os.close(read_end)
-    return Child(popen, log, write_end)
+    return Child(popen, log, log_start, write_end)
 
 
 def exit_with_parent() -> None:

@@ -11,6 +11,7 @@ has no answer: an fsync for each message would make nothing safer.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import logging
@@ -49,6 +50,7 @@ MAX_DELIVER: Final = 5
 ACK_WAIT_S: Final = 10.0
 PROGRESS_S: Final = 3.0
 ANSWERS_KEPT_S: Final = 600.0
+_UNUSED_S: Final = 3600.0  # then requests that nobody took go, and consumers that nobody uses
 _TIMEOUT_S: Final = 5.0
 _PULL_S: Final = 5.0
 
@@ -104,6 +106,7 @@ class Queue:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
         self._pull: JetStreamContext.PullSubscription | None = None
+        self._consumer_lock = anyio.Lock()
         self._clock_s = 0.0
         self.reconnected = anyio.Event()
         """Set when the connection was lost and is back; then replaced."""
@@ -118,24 +121,29 @@ class Queue:
         client = Client()
         queue = cls(client)
         try:
-            await client.connect(
-                url,
-                connect_timeout=2,
-                reconnect_time_wait=0.1,  # pyright: ignore[reportArgumentType]  seconds
-                max_reconnect_attempts=-1,
-                error_cb=_note_error,
-                reconnected_cb=queue._on_reconnect,
-                allow_reconnect=True,
-                name="ostinato",
-            )
+            with anyio.fail_after(_TIMEOUT_S):  # nats-py itself would try for ever
+                await client.connect(
+                    url,
+                    connect_timeout=2,
+                    reconnect_time_wait=0.1,  # pyright: ignore[reportArgumentType]  seconds
+                    max_reconnect_attempts=-1,
+                    error_cb=_note_error,
+                    reconnected_cb=queue._on_reconnect,
+                    allow_reconnect=True,
+                    name="ostinato",
+                )
         except (NatsError, OSError, TimeoutError) as error:
             why = str(error) or type(error).__name__
             raise QueueUnavailable(
                 f"no NATS server takes this connection at {url.rpartition('@')[2]} ({why});"
                 " start one, or check address and credential"
             ) from error
-        await queue.ensure_streams()
-        await queue._learn_clock()
+        try:
+            await queue.ensure_streams()
+            await queue._learn_clock()
+        except BaseException:
+            await queue.close()
+            raise
         return queue
 
     async def close(self) -> None:
@@ -260,26 +268,38 @@ class Queue:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
         try:
-            if self._pull is None:
-                await self.ensure_streams()
-                self._pull = await self._js.pull_subscribe(
-                    f"decide.{bundle}.>",
-                    durable=f"workers-{bundle}",
-                    stream=DECISIONS,
-                    config=ConsumerConfig(
-                        ack_policy=AckPolicy.EXPLICIT,
-                        ack_wait=ack_wait_s,
-                        max_deliver=MAX_DELIVER,
-                        max_ack_pending=MAX_REQUESTS,
-                    ),
-                )
-            (message,) = await self._pull.fetch(1, timeout=_PULL_S)
+            async with self._consumer_lock:
+                pull = self._pull = self._pull or await self._consumer(bundle, ack_wait_s)
+            (message,) = await pull.fetch(1, timeout=_PULL_S)
         except TimeoutError:
             return None
         except NatsError as error:
-            self._pull = None  # the consumer or its stream is gone: made again by the next pull
+            # the consumer or its stream is gone: made again by the next pull
+            await self.stop_pulling()
             raise QueueUnavailable(f"requests cannot be pulled: {error}") from error
         return await self._delivery(message)
+
+    async def _consumer(self, bundle: str, ack_wait_s: float) -> JetStreamContext.PullSubscription:
+        await self.ensure_streams()
+        return await self._js.pull_subscribe(
+            f"decide.{bundle}.>",
+            durable=f"workers-{bundle}",
+            stream=DECISIONS,
+            config=ConsumerConfig(
+                ack_policy=AckPolicy.EXPLICIT,
+                ack_wait=ack_wait_s,
+                max_deliver=MAX_DELIVER,
+                max_ack_pending=MAX_REQUESTS,
+                inactive_threshold=_UNUSED_S,
+            ),
+        )
+
+    async def stop_pulling(self) -> None:
+        """Have nothing more delivered here, so that what is handed back goes to others."""
+        pull, self._pull = self._pull, None
+        if pull is not None:
+            with contextlib.suppress(NatsError):
+                await pull.unsubscribe()
 
     async def _delivery(self, message: Msg) -> Delivery | None:
         try:
@@ -324,15 +344,17 @@ class Queue:
     async def _learn_clock(self) -> None:
         """Learn how far the broker's clock is ahead of ours, to tell a request's age by it."""
         before = time.time()
-        reply = await self._client.request(
-            "$JS.API.STREAM.INFO." + ANSWERS, b"", timeout=_TIMEOUT_S
-        )
+        try:
+            reply = await self._client.request(
+                "$JS.API.STREAM.INFO." + ANSWERS, b"", timeout=_TIMEOUT_S
+            )
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(f"the broker does not tell its time: {error}") from error
         ours = (before + time.time()) / 2
         theirs = msgspec.json.decode(reply.data, type=_Stamped).ts
         self._clock_s = theirs.timestamp() - ours
 
     async def _on_reconnect(self) -> None:
-        self._pull = None
         before, self.reconnected = self.reconnected, anyio.Event()
         before.set()
 
@@ -359,6 +381,7 @@ def _decisions() -> StreamConfig:
         storage=StorageType.FILE,
         discard=DiscardPolicy.NEW,
         max_msgs=MAX_REQUESTS,
+        max_age=_UNUSED_S,
         duplicate_window=120,
     )
 

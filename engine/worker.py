@@ -18,10 +18,17 @@ from typing import Final, Literal
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 
 from engine.backend import Backend
 from engine.contract import DecisionReply, DecisionRequest, Failure
-from engine.errors import DecisionExpired, EngineError, EngineFailed, QueueUnavailable
+from engine.errors import (
+    DecisionExpired,
+    EngineError,
+    EngineFailed,
+    QueueUnavailable,
+    RequestTooLarge,
+)
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.process import exit_with_parent
@@ -33,7 +40,9 @@ Dtype = Literal["bfloat16", "float32"]
 
 NATS_VARIABLE: Final = "OSTINATO_NATS"
 MAX_IN_FLIGHT: Final = 64
-GRACE_S: Final = 4.0
+GRACE_S: Final = 3.0  # with the time to close, under 5 s from the signal to the end
+_CLOSE_S: Final = 1.5
+_PULLERS: Final = 4  # one would wait a round trip for each request of a burst
 _RETRY_S: Final = 0.2
 
 
@@ -48,9 +57,9 @@ class Worker:
         self._backend = backend
         self._ack_wait_s = ack_wait_s
         self._name = uuid.uuid4().hex[:8]
-        self._in_flight = 0
+        self._slots = anyio.Semaphore(MAX_IN_FLIGHT)
+        self._taken: set[Delivery] = set()
         self._pulling = anyio.CancelScope()
-        self._draining = anyio.Event()
 
     def describe(self) -> WorkerInfo:
         """Say what this worker is and does."""
@@ -58,70 +67,75 @@ class Worker:
             worker=self._name,
             bundle=self._model.hash,
             fingerprint=self._backend.fingerprint,
-            in_flight=self._in_flight,
+            in_flight=len(self._taken),
             pid=os.getpid(),
         )
 
     async def run(self) -> None:
         """Work until `drain`; raises EngineFailed when the backend is dead."""
         await self._queue.announce(self._model.hash, self.describe)
-        with self._pulling:
-            async with anyio.create_task_group() as group:
-                for _ in range(MAX_IN_FLIGHT):
-                    group.start_soon(self._work)
-        # here after `drain`: what was pulled is answered or, after the grace time, handed back
+        async with anyio.create_task_group() as keeping:
+            keeping.start_soon(self._keep)
+            async with anyio.create_task_group() as answering:
+                with self._pulling:
+                    await self._pull(answering)
+                await self._queue.stop_pulling()
+                grace_s = 0.0 if self._backend.dead else GRACE_S
+                answering.cancel_scope.deadline = anyio.current_time() + grace_s
+            keeping.cancel_scope.cancel()
+        if self._backend.dead:
+            raise EngineFailed("the engine has died; see the worker's log")
 
     def drain(self) -> None:
-        """Take no more requests; what is under way has the grace time to finish."""
-        self._draining.set()
+        """Take no more requests; what is under way has the grace time, then it is handed back."""
         self._pulling.cancel()
 
-    async def _work(self) -> None:
-        while True:
-            delivery = await self._pull()
-            if delivery is not None:
-                await self._finish(delivery)
-            if self._backend.dead:
-                raise EngineFailed("the engine has died; see the worker's log")
+    async def _pull(self, answering: TaskGroup) -> None:
+        while not self._backend.dead:
+            async with anyio.create_task_group() as group:
+                # a pull that was under way when the connection broke would wait for nothing
+                group.start_soon(_cancel_when, self._queue.reconnected, group.cancel_scope)
+                for _ in range(_PULLERS):
+                    group.start_soon(self._pull_on, answering, group.cancel_scope)
 
-    async def _pull(self) -> Delivery | None:
+    async def _pull_on(self, answering: TaskGroup, scope: anyio.CancelScope) -> None:
+        while not self._backend.dead:
+            await self._pull_one(answering)
+        scope.cancel()
+
+    async def _pull_one(self, answering: TaskGroup) -> None:
+        await self._slots.acquire()
         delivery = None
-        async with anyio.create_task_group() as group:
-            # a pull that was under way when the connection broke would wait for nothing
-            group.start_soon(_cancel_when, self._queue.reconnected, group.cancel_scope)
-            try:
-                delivery = await self._queue.pull(self._model.hash, ack_wait_s=self._ack_wait_s)
-            except QueueUnavailable:
-                await anyio.sleep(_RETRY_S)
-            group.cancel_scope.cancel()
-        return delivery
+        try:
+            delivery = await self._queue.pull(self._model.hash, ack_wait_s=self._ack_wait_s)
+        except QueueUnavailable:
+            await anyio.sleep(_RETRY_S)
+        finally:
+            if delivery is None:
+                self._slots.release()
+        if delivery is not None:
+            self._taken.add(delivery)
+            answering.start_soon(self._finish, delivery)
 
     async def _finish(self, delivery: Delivery) -> None:
-        """Answer one request; a drain lets it finish within the grace time."""
-        self._in_flight += 1
         try:
-            with anyio.CancelScope(shield=True) as shield:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(self._limit_by_drain, shield)
-                    group.start_soon(self._keep, delivery)
-                    await self._answer(delivery)
-                    group.cancel_scope.cancel()
-            if shield.cancelled_caught:
-                with anyio.CancelScope(shield=True):
-                    await delivery.hand_back()
+            await self._answer(delivery)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await delivery.hand_back()
+            raise
         finally:
-            self._in_flight -= 1
+            self._taken.discard(delivery)
+            self._slots.release()
+            if self._backend.dead:
+                self._pulling.cancel()
 
-    async def _limit_by_drain(self, shield: anyio.CancelScope) -> None:
-        await self._draining.wait()
-        await anyio.sleep(GRACE_S)
-        shield.cancel()
-
-    async def _keep(self, delivery: Delivery) -> None:
-        """Tell the queue that the request is being worked on, well before it would redeliver it."""
+    async def _keep(self) -> None:
+        """Tell the queue what is being worked on, well before it would redeliver it."""
         while True:
             await anyio.sleep(min(PROGRESS_S, self._ack_wait_s / 3))
-            await delivery.in_progress()
+            for delivery in list(self._taken):
+                await delivery.in_progress()
 
     async def _answer(self, delivery: Delivery) -> None:
         request = delivery.request
@@ -132,8 +146,14 @@ class Worker:
             if reply is None:
                 reply = await self._decide(delivery)
             if reply is None:
-                return  # the engine died with it: it is delivered again, elsewhere or after restart
-            await self._queue.publish_answer(request.source, reply)
+                # the engine died with it: it is for another worker, or this one started again
+                await self._queue.stop_pulling()
+                await delivery.hand_back()
+                return
+            try:
+                await self._queue.publish_answer(request.source, reply)
+            except RequestTooLarge as error:
+                await self._queue.publish_answer(request.source, _failed(request, error))
         except QueueUnavailable as error:
             log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
             return  # not acknowledged, so it is delivered again and then answered
@@ -142,13 +162,17 @@ class Worker:
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:
         """Have the backend answer within what is left of the deadline; failures are answers too."""
         request, waited = delivery.request, delivery.age_s
+        # a redelivery is a further attempt too, without a publication
+        attempt = max(request.attempt, delivery.number)
         started = time.monotonic()
         left = request.remaining_s - waited
         try:
             reply = None
             if left > 0:
                 with anyio.move_on_after(left):
-                    reply = await self._backend.decide(request)
+                    reply = await self._backend.decide(
+                        msgspec.structs.replace(request, attempt=attempt)
+                    )
             if reply is None:
                 where = "in the engine" if left > 0 else f"after {waited:.1f} s in the queue"
                 raise DecisionExpired(
@@ -158,6 +182,13 @@ class Worker:
             if self._backend.dead and delivery.number < MAX_DELIVER:
                 return None
             return _failed(request, error)
+        except Exception:
+            # a fault of the backend that one request meets must not end the others
+            log.exception("the engine broke", extra={"decision": request.id})
+            return _failed(
+                request,
+                EngineFailed(f"decision {request.id}: the engine broke; see the worker's log"),
+            )
         return msgspec.structs.replace(
             reply,
             attempt=request.attempt,
@@ -200,26 +231,28 @@ async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = Non
     """
     queue = await Queue.connect(nats_url)
     try:
-        backend = await open_backend(model, dtype=dtype)
-        try:
-            worker = Worker(queue, model, backend)
-            async with anyio.create_task_group() as group:
-                group.start_soon(_drain_on_signal, worker)
+        async with anyio.create_task_group() as group:
+            stop = group.cancel_scope.cancel  # while it loads, nothing is under way
+
+            async def stop_on_signal() -> None:
+                with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                    async for _ in signals:
+                        stop()
+                        return
+
+            group.start_soon(stop_on_signal)
+            backend = await open_backend(model, dtype=dtype)
+            try:
+                worker = Worker(queue, model, backend)
+                stop = worker.drain
                 log.info("worker ready", extra={"bundle": model.hash})
                 await worker.run()
-                group.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(GRACE_S):
-                await backend.close()
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
+                    await backend.close()
+            group.cancel_scope.cancel()
     finally:
         await queue.close()
-
-
-async def _drain_on_signal(worker: Worker) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
-            worker.drain()
-            return
 
 
 def main() -> int:
