@@ -7,13 +7,13 @@ import signal
 import sys
 from types import FrameType
 
-import click
-import msgspec
 import typer
+from typer.exceptions import TyperException
 
 from engine.errors import EngineError
 from games.errors import GamesError
 from runtime.cli import decide, doctor, logs, play, replay, worker
+from runtime.cli.show import print_json
 from runtime.errors import RuntimeFault
 from store.errors import StoreError
 
@@ -26,7 +26,6 @@ app = typer.Typer(
     name="ostinato",
     help="Run, record and replay games whose agents ask a decision model.",
     epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 partly refused, 4 a replay differs.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -41,13 +40,16 @@ app.command(name="worker")(worker.worker)
 app.command(name="doctor")(doctor.doctor)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks and all log lines."),
 ) -> None:
     """Run, record and replay games whose agents ask a decision model."""
     if debug:
         os.environ["OSTINATO_DEBUG"] = "1"  # the worker process has to see it too
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
@@ -60,10 +62,10 @@ def run(arguments: list[str]) -> int:
     """Run one command and give its exit code; errors are printed as one line."""
     try:
         code = app(arguments, standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
+    except TyperException as error:
+        _print("runtime/usage", f"{error.format_message()} See --help.", arguments)
         return USAGE
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted; what was acknowledged is in the log\n")
         return INTERRUPTED
     except BaseExceptionGroup as group:
@@ -95,11 +97,15 @@ def _report(error: BaseException, arguments: list[str], whole: BaseException) ->
     else:
         code = "runtime/unexpected"
         message = f"{type(error).__name__}: {error} (run again with --debug and report it)"
-    if "--json" in arguments:
-        document = {"error": {"code": code, "message": message}}
-        sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
-    sys.stderr.write(f"error: {' '.join(message.split())} [{code}]\n")
+    _print(code, message, arguments)
     return FAILED
+
+
+def _print(code: str, message: str, arguments: list[str]) -> None:
+    """Write one line for people, and the document that --json promises."""
+    if "--json" in arguments:
+        print_json({"error": {"code": code, "message": message}})
+    sys.stderr.write(f"error: {' '.join(message.split())} [{code}]\n")
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:

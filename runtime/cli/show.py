@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,9 +27,13 @@ TASK = TaskID(0)
 
 
 def print_json(document: Any) -> None:
-    """Write one JSON document and a line end to standard output, nothing else."""
-    sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
-    sys.stdout.buffer.flush()
+    """Write one JSON document and a line end to standard output, nothing else.
+
+    The standard library writes what msgspec does not: integers of any size, and, as escapes, lone
+    surrogates that a caller used as a name.
+    """
+    sys.stdout.write(json.dumps(msgspec.to_builtins(document), separators=(",", ":")) + "\n")
+    sys.stdout.flush()
 
 
 @contextmanager
