@@ -78,7 +78,13 @@ def create(path: Path) -> None:
 
 
 def writing(path: Path, synchronous: Synchronous) -> Engine:
-    """Give the engine of the one connection that writes and checkpoints a log."""
+    """Give the engine of the one connection that writes and checkpoints a log.
+
+    Raises:
+        LogUnavailable: The file is read-only; SQLite would say so at the first append.
+    """
+    if not os.access(path, os.W_OK):
+        raise LogUnavailable(f"{path}: {_REMEDIES[sqlite3.SQLITE_READONLY]}")
     level = {"FULL": "FULL", "NORMAL": "NORMAL"}[synchronous]
     engine = create_engine(
         "sqlite://",

@@ -29,7 +29,11 @@ MAX_GROUP = 256
 
 
 class WriterStats(msgspec.Struct):
-    """What the writer has done. `busy_s` are the seconds it spent on commits, disk included."""
+    """What the writer has done.
+
+    `busy_s` are the seconds from taking a group to having it committed: the disk, and waiting for
+    the interpreter while other threads hold it.
+    """
 
     appends: int = 0
     events: int = 0

@@ -10,8 +10,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from store.sqlite import open_log
+from store.testing import whole_match
 
 APPENDER = Path(__file__).with_name("appender.py")
+UNPRIVILEGED = Path(__file__).with_name("unprivileged.py")
 
 
 def run_until_full(*command: str | Path) -> tuple[list[int], str]:
@@ -48,3 +50,32 @@ async def test_a_full_disk_is_an_error_and_no_more(tmp_path: Path) -> None:
     assert "log.db: the disk is full; free some space" in error
     await check_nothing_lost(Path(copy.name) / "log.db", acknowledged)
     copy.cleanup()
+
+
+async def test_what_may_not_be_written_can_be_read_and_says_so() -> None:
+    # not under tmp_path, which only its owner may enter
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        shut = folder / "shut"
+        shut.mkdir()
+        for path in (shut / "folder.db", folder / "file.db", folder / "secret.db"):
+            log = open_log(path)
+            await log.append("m", whole_match(), expected=0)
+            await log.close()
+            path.with_name(f"{path.name}.lock").unlink()
+        (folder / "file.db").chmod(0o444)
+        (folder / "secret.db").chmod(0o000)
+        shut.chmod(0o555)
+        folder.chmod(0o777)
+        said = subprocess.run(
+            [sys.executable, UNPRIVILEGED, folder], check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+        shut.chmod(0o755)
+    assert said[0] == "folder.db read 5"
+    assert "LogUnavailable" in said[1]
+    assert "folder.db.lock cannot be made (Permission denied)" in said[1]
+    assert said[2] == "file.db read 5"
+    assert "LogUnavailable" in said[3]
+    assert "file.db: the file cannot be written; check its permissions" in said[3]
+    assert "LogUnavailable" in said[4]
+    assert "secret.db: the file cannot be opened; check" in said[4]
