@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -119,16 +120,16 @@ def open_log(
         NewerSchema: A newer release made it.
         CorruptLog: The file as a whole is damaged.
     """
-    path = Path(path).resolve()
-    if read_only and not path.exists():
-        raise LogUnavailable(f"{path} is not there; name an existing log")
-    if path.exists():  # another program's file is refused before a lock file appears beside it
-        _identify(path)
+    path = Path(os.path.realpath(path))
     if read_only:
+        if not os.path.exists(path):
+            raise LogUnavailable(f"{path} is not there; name an existing log")
         return SqliteLog(path, _identify(path), None, None)
+    if os.path.exists(path):  # what is no log is refused before a lock file appears beside it
+        _identify(path)
     lock = FileLock(path)
     try:
-        if not path.exists():
+        if not os.path.exists(path):
             database.create(path)
         engine = database.writing(path, synchronous)
         with driver_errors(path), engine.connect():

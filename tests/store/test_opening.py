@@ -137,8 +137,10 @@ async def test_another_format_is_refused(
 def test_a_folder_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(LogUnavailable, match=r"nowhere.*check the folder"):
         open_log(tmp_path / "nowhere" / "log.db")
-    with pytest.raises(LogUnavailable):
-        open_log(tmp_path)
+    for path in (tmp_path, tmp_path / ("x" * 300)):
+        for read_only in (True, False):
+            with pytest.raises(LogUnavailable):
+                open_log(path, read_only=read_only)
 
 
 async def test_appends_without_their_log_are_not_covered_up(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -101,6 +103,15 @@ async def test_cancellations_at_any_point_lose_no_room_and_break_no_match(log: S
     for summary in log.matches():
         assert len(log.read(summary.match)) == summary.next_version
     assert len(list(log.matches(ended=True))) >= CAPACITY + 100
+
+
+async def test_what_another_program_wrote_is_not_overwritten(log: SqliteLog) -> None:
+    await log.append("m", [started()], expected=0)
+    with closing(sqlite3.connect(log.path)) as connection, connection:
+        connection.execute("INSERT INTO events SELECT 2, 1, 1, 1, 1, hash, payload FROM events")
+    with pytest.raises(LogUnavailable, match="another program wrote into the log"):
+        await log.append("m", [turn(0)], expected=1)
+    assert [record.event for record in log.read("m")] == [started()]
 
 
 async def test_a_full_queue_makes_callers_wait_and_nothing_else(log: SqliteLog) -> None:
