@@ -127,13 +127,15 @@ class Queue:
                     connect_timeout=2,
                     reconnect_time_wait=0.1,  # pyright: ignore[reportArgumentType]  seconds
                     max_reconnect_attempts=-1,
-                    error_cb=_note_error,
+                    error_cb=queue._on_error,
                     reconnected_cb=queue._on_reconnect,
                     allow_reconnect=True,
                     name="ostinato",
                 )
-        except (NatsError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
+        except (NatsError, OSError, TimeoutError, _Refused) as error:
+            await queue.close()
+            cause = client.last_error or error
+            why = str(cause) or type(cause).__name__
             raise QueueUnavailable(
                 f"no NATS server takes this connection at {url.rpartition('@')[2]} ({why});"
                 " start one, or check address and credential"
@@ -148,7 +150,11 @@ class Queue:
 
     async def close(self) -> None:
         """Close the connection."""
-        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+        with (
+            anyio.CancelScope(shield=True),
+            anyio.move_on_after(2),
+            contextlib.suppress(NatsError, OSError),  # the other end is gone already
+        ):
             await self._client.close()
 
     @property
@@ -354,18 +360,23 @@ class Queue:
         theirs = msgspec.json.decode(reply.data, type=_Stamped).ts
         self._clock_s = theirs.timestamp() - ours
 
+    async def _on_error(self, error: Exception) -> None:
+        # Reconnecting is nats-py's work; the log has a line for whoever looks for the cause.
+        log.info("connection to the broker", extra={"why": str(error) or type(error).__name__})
+        if self._client.is_connecting and "Authorization" in str(error):
+            raise _Refused from error  # trying again would not help
+
     async def _on_reconnect(self) -> None:
         before, self.reconnected = self.reconnected, anyio.Event()
         before.set()
 
 
+class _Refused(Exception):
+    """Ends nats-py's attempts to connect."""
+
+
 class _Stamped(msgspec.Struct):
     ts: datetime.datetime
-
-
-async def _note_error(error: Exception) -> None:
-    # Reconnecting is nats-py's work; the log has a line for whoever looks for the cause.
-    log.info("connection to the broker", extra={"why": str(error) or type(error).__name__})
 
 
 def _decisions() -> StreamConfig:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import zstandard
 from hypothesis import given
@@ -57,10 +59,8 @@ def test_a_message_with_a_flipped_byte_is_refused_or_is_a_message(data: st.DataO
     place = data.draw(st.integers(0, len(packed) - 1))
     flipped = bytearray(packed)
     flipped[place] ^= data.draw(st.integers(1, 255))
-    try:
+    with contextlib.suppress(BadRequest):
         assert isinstance(wire.unpack(bytes(flipped), headers, DecisionRequest), DecisionRequest)
-    except BadRequest:
-        pass
 
 
 def test_what_would_unpack_to_too_much_is_refused_before_it_is_unpacked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import time
@@ -54,9 +55,12 @@ def request(
 
 
 async def until(condition: Callable[[], object], *, within_s: float = 20.0) -> None:
-    """Wait for a condition; the deadline only bounds a failing test."""
+    """Wait for a condition, plain or async; the deadline only bounds a failing test."""
     deadline = time.monotonic() + within_s
-    while not condition():
+    while True:
+        came = condition()
+        if await came if inspect.isawaitable(came) else came:
+            return
         assert time.monotonic() < deadline, "the condition did not come true"
         await anyio.sleep(0.01)
 
@@ -117,9 +121,7 @@ async def working(
         worker = Worker(queue, model, backend, ack_wait_s=ack_wait_s)
         async with anyio.create_task_group() as group:
             group.start_soon(worker.run)
-            with anyio.fail_after(10):
-                while await queue.workers(model.hash) is None:
-                    await anyio.sleep(0.01)
+            await until(lambda: queue.workers(model.hash))
             yield worker
             group.cancel_scope.cancel()
     finally:
