@@ -80,6 +80,12 @@ def _options(cells: str, seat: int) -> tuple[Option, ...]:
     return tuple(options)
 
 
+@lru_cache(maxsize=12000)
+def _board(cells: str, seat: int) -> str:
+    rows = "\n".join(" ".join(cells[row : row + 3]) for row in (0, 3, 6))
+    return f"\nBOARD\n{rows}\nYou play {MARKS[seat]}.\n"
+
+
 class TicTacToeState(msgspec.Struct, frozen=True):
     """A position with the moves that led to it.
 
@@ -114,8 +120,7 @@ class TicTacToeState(msgspec.Struct, frozen=True):
 
     def view(self, seat: int) -> View:
         """Rules and moves for both, then the board and whose marks are whose."""
-        rows = "\n".join(" ".join(self.cells[row : row + 3]) for row in (0, 3, 6))
-        return View(self.moves, f"\nBOARD\n{rows}\nYou play {MARKS[seat]}.\n")
+        return View(self.moves, _board(self.cells, seat))
 
     def questions(self) -> tuple[Question, ...]:
         """Ask for a cell."""
