@@ -123,7 +123,7 @@ def main() -> None:
     table = Table(title="A decision over the queue, mock without delay", caption=machine_line())
     for column in ("state", "at once", "decisions/s", "p50 ms", "p99 ms"):
         table.add_column(column, justify="right")
-    for column in ("to the worker p50 ms", "in the worker p50 ms", "disk probe ms"):
+    for column in ("pulled after ms", "in worker ms", "disk probe ms"):
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         for figure in anyio.run(run, Path(name)):
