@@ -15,6 +15,7 @@ import contextlib
 import datetime
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -54,6 +55,7 @@ _UNUSED_S: Final = 3600.0  # then requests that nobody took go, and consumers th
 _TIMEOUT_S: Final = 5.0
 _PULL_S: Final = 5.0
 
+_TOKEN = re.compile(r"[^\s.*>]+")
 _STREAM_FULL = 10077  # JetStream: maximum messages exceeded
 
 
@@ -190,10 +192,14 @@ class Queue:
         """Put a request into the work queue, acknowledged by the stream.
 
         Raises:
+            BadRequest: Its id or source cannot be part of a subject.
             RequestTooLarge: Its bytes exceed what the broker takes. Nothing was sent.
             QueueFull: The stream holds as many requests as it may.
             QueueUnavailable: The broker does not answer; the request may or may not be there.
         """
+        for name in (request.id, request.source):
+            if not _TOKEN.fullmatch(name):
+                raise BadRequest(f"{name!r} names no decision or source: no space, . * or > in it")
         data, headers = pack(request, limit=self._client.max_payload)
         headers["Nats-Msg-Id"] = f"{request.id}.{request.attempt}"
         affinity = hashlib.blake2b(request.affinity.encode(), digest_size=8).hexdigest()

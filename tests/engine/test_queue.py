@@ -13,7 +13,7 @@ import pytest
 from engine import queue as queue_module
 from engine.broker import MAX_PAYLOAD, RunningBroker, broker
 from engine.contract import DecisionReply
-from engine.errors import QueueFull, QueueUnavailable, RequestTooLarge
+from engine.errors import BadRequest, QueueFull, QueueUnavailable, RequestTooLarge
 from engine.models import open_model
 from engine.queue import ANSWERS, DECISIONS, Delivery, Queue
 from tests.support.queues import MODEL, raw, request, until
@@ -55,7 +55,8 @@ async def waiting(running: RunningBroker) -> int:
         return (await client.jetstream().stream_info(DECISIONS)).state.messages
 
 
-async def test_nobody_there_is_said_at_once() -> None:
+async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "_TIMEOUT_S", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -155,6 +156,13 @@ async def test_an_oversize_request_is_refused_with_both_numbers_and_the_next_is_
         await queue.publish_request(MODEL.hash, request(state=incompressible * 2))
     await queue.publish_request(MODEL.hash, request("next"))
     assert (await pulled(queue)).request.id == "next"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "*", ">", "a\n"])
+async def test_names_that_cannot_be_in_a_subject_are_refused(queue: Queue, name: str) -> None:
+    for bad in (request(name), request(source=name)):
+        with pytest.raises(BadRequest, match="names no decision or source"):
+            await queue.publish_request(MODEL.hash, bad)
 
 
 async def test_a_full_queue_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

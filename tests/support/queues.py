@@ -23,7 +23,7 @@ from engine.models import Model, open_model
 from engine.queue import DECISIONS, MAX_DELIVER, Queue
 from engine.worker import NATS_VARIABLE, Worker
 
-MODEL = open_model("mock:seed=1")
+MODEL = open_model("mock:seed=1,window=10000000")
 
 Decide = Callable[[DecisionRequest], Awaitable[DecisionReply]]
 
