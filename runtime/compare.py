@@ -128,8 +128,10 @@ def _turn(fold: Fold, event: TurnTaken) -> Iterator[Pair]:
         yield "action", event.action, None if lot is None else lot.label
         yield "draw", event.draw, None if lot is None else lot.draw
     elif event.how == "decision":
-        yield "decision", event.decision, fold.asked[-1].request.decision if fold.asked else None
-        if agent == "decision":
+        last = fold.asked[-1] if fold.asked else None
+        answered = None if last is None or last.answer is None else last.request.decision
+        yield "decision", event.decision, answered
+        if agent == "decision" and answered is not None:
             chosen, draw = _settled(fold, options)
             yield "draw", event.draw, draw
             yield "action", event.action, action_of(options, chosen)
@@ -161,10 +163,9 @@ def _request(fold: Fold, event: DecisionRequested, factors: tuple[str, ...]) -> 
 
 def _settled(fold: Fold, options: Sequence[Option]) -> tuple[tuple[str, ...], float | None]:
     """Give the parts that a decision agent has settled in this turn, and its last draw."""
-    if not fold.asked:
+    last = fold.asked[-1] if fold.asked else None
+    if last is None or last.answer is None:
         return complete(options, ()), None
-    last = fold.asked[-1]
-    assert last.answer is not None  # else the event is misplaced
     policy = _policy(fold.started.seats[last.request.seat])
     draw = seat_draw(fold, last.request.part) if policy.draws else None
     index = policy.choose(last.answer.answers[0].probabilities, draw)
@@ -174,8 +175,7 @@ def _settled(fold: Fold, options: Sequence[Option]) -> tuple[tuple[str, ...], fl
 
 def _open(fold: Fold) -> Asked | None:
     """Give the decision that waits for its answer."""
-    last = fold.asked[-1] if fold.asked else None
-    return last if last is not None and last.answer is None and fold.failed is None else None
+    return fold.asked[-1] if fold.asked and fold.asked[-1].open else None
 
 
 @lru_cache(maxsize=64)

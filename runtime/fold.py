@@ -29,10 +29,16 @@ from store.events import (
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A decision asked for in the turn that is going on, and its answer once there is one."""
+    """A decision asked for in the turn that is going on, and what became of it, once known."""
 
     request: DecisionRequested
     answer: DecisionAnswered | None = None
+    failure: DecisionFailed | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer is still waited for."""
+        return self.answer is None and self.failure is None
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +51,6 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
         previous: Each seat's last action.
         choices: How often each seat chose, forced actions not counted.
         asked: Decisions of the turn that is going on, in order; a factored action has several.
-        failed: The decision of this turn that will not be answered; a fallback is due.
         refused: Why each illegal action named in this turn is illegal.
         rebased: Whether the text was started anew since the last turn.
     """
@@ -59,7 +64,6 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
     previous: tuple[str | None, ...]
     choices: tuple[int, ...]
     asked: tuple[Asked, ...] = ()
-    failed: DecisionFailed | None = None
     refused: tuple[str, ...] = ()
     rebased: bool = False
     ended: MatchEnded | None = None
@@ -112,24 +116,27 @@ def advance(fold: Fold, event: Event, state: State | None = None) -> Fold:
             asked = (*fold.asked, Asked(event))
             return replace(fold, next_version=version, asked=asked)
         case DecisionAnswered():
-            asked = tuple(
-                Asked(each.request, event) if each.request.decision == event.decision else each
-                for each in fold.asked
-            )
-            return replace(fold, next_version=version, asked=asked)
+            return replace(fold, next_version=version, asked=_closed(fold, answer=event))
         case DecisionFailed():
-            return replace(fold, next_version=version, failed=event)
+            return replace(fold, next_version=version, asked=_closed(fold, failure=event))
         case ActionRefused():  # the agent chooses anew, so what it asked before no longer counts
             refused = (*fold.refused, event.message)
             return replace(fold, next_version=version, asked=(), refused=refused)
         case AnswerDiscarded():
             return replace(fold, next_version=version)
         case MatchPaused():
-            return replace(fold, next_version=version, asked=(), failed=None, refused=())
+            return replace(fold, next_version=version, asked=(), refused=())
         case MatchEnded():
             return replace(fold, next_version=version, ended=event)
         case MatchStarted():
             raise ValueError("a match starts once; `begin` takes its first event")
+
+
+def _closed(
+    fold: Fold, *, answer: DecisionAnswered | None = None, failure: DecisionFailed | None = None
+) -> tuple[Asked, ...]:
+    """Give the turn's decisions with the last one closed; only the last can be open."""
+    return (*fold.asked[:-1], Asked(fold.asked[-1].request, answer, failure))
 
 
 def _moved(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import anyio
+
 from games.base import State
 from runtime.fold import Fold, advance
 from runtime.tally import Tally
@@ -50,4 +52,6 @@ class Journal:
         while self._unsaved:  # an answer nobody waits for may come while this waits
             events, self._unsaved = self._unsaved, []
             expected = self.fold.next_version - len(events)
-            await self._log.append(self.fold.match, events, expected=expected)
+            # An agent may cancel its wait, and an append that is cut off may have happened or not.
+            with anyio.CancelScope(shield=True):
+                await self._log.append(self.fold.match, events, expected=expected)

@@ -164,9 +164,7 @@ class Match:
     async def _turn(self, options: tuple[Option, ...]) -> None:
         """Let the seat's agent act; fall back where it cannot."""
         fold = self._journal.fold
-        if fold.failed is not None:
-            self._without_answer(fold.failed.code, fold.failed.message, options)
-        elif len(fold.refused) > REPAIRS:
+        if len(fold.refused) > REPAIRS:
             self._fall_back(f"{len(fold.refused)} illegal actions", options)
         else:
             await self._act(options)
@@ -184,7 +182,10 @@ class Match:
         try:
             act = await agent.act(turn)
         except EngineError as error:
-            self._without_answer(error.code, str(error), options)
+            if isinstance(error, RecordTooLong):
+                self._overflow()
+            else:
+                self._fall_back(f"{error.code}: {error}", options)
         else:
             self._accept(act)
 
@@ -204,12 +205,6 @@ class Match:
             self._take(act.action, "decision", draw=act.draw, decision=decision, state=state)
         else:
             self._take(act.action, "agent", draw=act.draw, state=state)
-
-    def _without_answer(self, code: str, message: str, options: tuple[Option, ...]) -> None:
-        if code == RecordTooLong.code:
-            self._overflow()
-        else:
-            self._fall_back(f"{code}: {message}", options)
 
     def _fall_back(self, why: str, options: tuple[Option, ...]) -> None:
         started = self._journal.fold.started

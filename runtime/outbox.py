@@ -9,10 +9,10 @@ import anyio
 
 from engine.client import Engine, Stray
 from engine.contract import DecisionReply, DecisionRequest
-from engine.errors import DecisionExpired, EngineError, RecordTooLong
+from engine.errors import DecisionExpired, EngineError, RecordTooLong, from_failure
 from games.questions import Answer, Question
 from runtime.agents.base import Turn
-from runtime.errors import ReplayDiffers
+from runtime.errors import CannotPlay, ReplayDiffers
 from runtime.fold import Asked
 from runtime.journal import Journal
 from runtime.requests import FORM, RECORD, Request, answers_of, decision_id, derive
@@ -70,6 +70,7 @@ class Outbox:
             RecordTooLong: It does not fit the window; nothing was recorded.
             EngineError: It failed or expired; that is recorded.
             ReplayDiffers: The request that the log has is another one.
+            CannotPlay: The agent already waits for an answer.
         """
         request = derive(turn.view, questions)
         earlier = self._journal.fold.asked[self._asks :][:1]
@@ -81,6 +82,8 @@ class Outbox:
         self._check(known, request)
         if known.answer is not None:
             return known.answer.answers
+        if known.failure is not None:
+            raise from_failure(known.failure.code, known.failure.message)
         return await self._send(known.request, request, attempt=self._resumed_attempt)
 
     def _request(
@@ -92,6 +95,8 @@ class Outbox:
         draw: float | None,
     ) -> DecisionRequested:
         fold = self._journal.fold
+        if fold.asked and fold.asked[-1].open:
+            raise CannotPlay("an agent asks one thing at a time; put the questions into one call")
         tokens = self._engine.model.measure(request.ask)
         window = fold.started.window
         if window is not None and tokens > window:
@@ -122,7 +127,7 @@ class Outbox:
                 f"decision {asked.decision}: the log has request {asked.sha256[:12]}, this agent"
                 f" now asks {request.sha256[:12]}; resume with the code that recorded the match"
             )
-        if known.answer is None and asked.bundle != self._engine.model.hash:
+        if known.open and asked.bundle != self._engine.model.hash:
             raise ReplayDiffers(
                 f"decision {asked.decision} was put to model {asked.bundle}, this one is"
                 f" {self._engine.model.hash}; resume with the same --model"
@@ -145,9 +150,11 @@ class Outbox:
             reply = await self._decide(message)
             answers = answers_of(asked.questions, reply)
         except EngineError as error:
-            self._record(
-                DecisionFailed(decision=asked.decision, code=error.code, message=str(error))
-            )
+            self._fail(asked, error.code, str(error))
+            raise
+        except anyio.get_cancelled_exc_class():
+            # If it is the whole match that is stopped, this never gets into the log.
+            self._fail(asked, DecisionExpired.code, "the agent waited no longer")
             raise
         self._record(
             DecisionAnswered(
@@ -173,6 +180,9 @@ class Outbox:
                 f"decision {message.id}: no answer in {message.remaining_s:g} s;"
                 " see `ostinato status`, or allow more time"
             ) from error
+
+    def _fail(self, asked: DecisionRequested, code: str, message: str) -> None:
+        self._record(DecisionFailed(decision=asked.decision, code=code, message=message))
 
     def _record(self, event: Event) -> None:
         self._journal.record(event)

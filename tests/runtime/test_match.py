@@ -420,6 +420,78 @@ async def test_agent_that_did_not_say_so_cannot_ask() -> None:
         await play_one(TICTACTOE, [agent, "random"])
 
 
+class Impatient:
+    """Gives up waiting, and acts."""
+
+    asks = True
+
+    async def act(self, turn: Turn) -> Act:
+        with anyio.move_on_after(0):
+            await turn.ask(turn.questions())
+        return Act(turn.options[0].id)
+
+
+class Persistent:
+    """Asks a second time when the first fails."""
+
+    asks = True
+
+    async def act(self, turn: Turn) -> Act:
+        try:
+            await turn.ask(turn.questions())
+        except EngineError:
+            await turn.ask(turn.questions())
+        return Act(turn.options[0].id)
+
+
+async def test_agent_may_stop_waiting_and_the_decision_counts_as_expired() -> None:
+    log, _ = await play_one(KUHN, [Impatient(), Impatient()], engine=SilentEngine())
+    tags = kinds(events_of(log))
+    assert tags.count("decision_requested") == tags.count("decision_failed") > 0
+    assert {turn.how for turn in turns(events_of(log))} == {"agent"}
+    assert not replay_match(log.read(MATCH)).differences
+    for length in range(1, len(tags)):
+        shorter = await cut(log, length)
+        await resume_one(shorter, KUHN, [Impatient(), Impatient()], engine=SilentEngine())
+        assert events_of(shorter) == events_of(log)
+
+
+async def test_agent_may_ask_again() -> None:
+    def engine() -> DirectEngine:
+        return FailingEngine(NoWorker("none"), failing=lambda number: number == 0)
+
+    agents = [Persistent(), Persistent()]
+    log, _ = await play_one(KUHN, agents, engine=engine())
+    tags = kinds(events_of(log))
+    assert tags[3:7] == [
+        "decision_requested",
+        "decision_failed",
+        "decision_requested",
+        "decision_answered",
+    ]
+    assert {turn.how for turn in turns(events_of(log))} == {"decision"}
+    assert not replay_match(log.read(MATCH)).differences
+    for length in range(5, len(tags)):
+        shorter = await cut(log, length)
+        await resume_one(shorter, KUHN, agents, engine=DirectEngine())
+        assert timeless(events_of(shorter)) == timeless(events_of(log))
+
+
+async def test_agent_asks_one_thing_at_a_time() -> None:
+    class Hasty:
+        asks = True
+
+        async def act(self, turn: Turn) -> Act:
+            async with anyio.create_task_group() as group:
+                group.start_soon(turn.ask, turn.questions())
+                group.start_soon(turn.ask, turn.questions())
+            raise AssertionError
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await play_one(KUHN, [Hasty(), Hasty()], engine=SilentEngine())
+    assert caught.group_contains(CannotPlay, match="one thing at a time")
+
+
 async def test_stray_answers_are_recorded_and_change_nothing() -> None:
     log = MemoryLog()
     engine = DirectEngine()
