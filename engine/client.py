@@ -60,7 +60,7 @@ class _Waiting:
     def __init__(self, request: DecisionRequest) -> None:
         self.request = request
         self.deadline = time.monotonic() + request.remaining_s
-        self.arrived = anyio.Event()
+        self.scope = anyio.CancelScope(deadline=anyio.current_time() + request.remaining_s)
         self.refused = False  # the queue did not take it; it is published again
         self.reply: DecisionReply | None = None
 
@@ -92,11 +92,12 @@ class QueueEngine:
         waiting = self._waiting[request.id] = _Waiting(request)
         further: Stray = "late"
         try:
-            with anyio.move_on_after(request.remaining_s):
+            # left at the deadline or when the answer is there, be the publication confirmed or not
+            with waiting.scope:
                 # A first attempt cannot have been answered; a resumed decision may have been.
                 if request.attempt == 1 or not await self._found(waiting):
                     await self._publish(waiting, waiting.now())
-                await waiting.arrived.wait()
+                await anyio.sleep_forever()
             if waiting.reply is None:
                 raise await self._expired(waiting)
             further = "duplicate"
@@ -144,7 +145,7 @@ class QueueEngine:
         waiting = self._waiting.get(reply.id)
         if waiting is not None and waiting.reply is None:
             waiting.reply = reply
-            waiting.arrived.set()
+            waiting.scope.cancel()
         elif self._on_stray is not None:
             stray = "duplicate" if waiting else self._settled.get(reply.id, "unknown")
             await self._on_stray(reply, stray)

@@ -279,6 +279,7 @@ class Queue:
         Raises:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
+        pull = None
         try:
             async with self._consumer_lock:
                 pull = self._pull = self._pull or await self._consumer(bundle, ack_wait_s)
@@ -287,7 +288,8 @@ class Queue:
             return None
         except NatsError as error:
             # the consumer or its stream is gone: made again by the next pull
-            await self.stop_pulling()
+            if pull is self._pull:
+                await self.stop_pulling()
             raise QueueUnavailable(f"requests cannot be pulled: {error}") from error
         return await self._delivery(message)
 
