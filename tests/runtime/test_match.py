@@ -451,9 +451,10 @@ async def test_agent_may_stop_waiting_and_the_decision_counts_as_expired() -> No
     assert {turn.how for turn in turns(events_of(log))} == {"agent"}
     assert not replay_match(log.read(MATCH)).differences
     for length in range(1, len(tags)):
-        shorter = await cut(log, length)
-        await resume_one(shorter, KUHN, [Impatient(), Impatient()], engine=SilentEngine())
-        assert events_of(shorter) == events_of(log)
+        if tags[length - 1] != "decision_failed":  # it is appended with the turn behind it
+            shorter = await cut(log, length)
+            await resume_one(shorter, KUHN, [Impatient(), Impatient()], engine=SilentEngine())
+            assert events_of(shorter) == events_of(log)
 
 
 async def test_agent_may_ask_again() -> None:

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import BadSettings
+from runtime.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_defaults() -> None:
+    assert load_settings(environment={}) == Settings()
+
+
+def test_file_then_environment_then_flags(folder: Path) -> None:
+    (folder / "ostinato.toml").write_text('deadline_s = 1\nconcurrency = 2\nfallback = "pass"\n')
+    environment = {"OSTINATO_CONCURRENCY": "3", "OSTINATO_FALLBACK": "random", "HOME": "/"}
+    settings = load_settings(environment=environment, fallback="previous", window=None)
+    assert settings == Settings(deadline_s=1.0, concurrency=3, fallback="previous")
+
+
+def test_file_can_be_named(folder: Path) -> None:
+    (folder / "one.toml").write_text('home = "~/data"\n')
+    (folder / "two.toml").write_text('dtype = "float32"\n')
+    named = {"OSTINATO_CONFIG": "one.toml"}
+    assert load_settings(environment=named).home == Path.home() / "data"
+    assert load_settings(environment=named, config=folder / "two.toml").dtype == "float32"
+    with pytest.raises(BadSettings, match=r"three\.toml: No such file"):
+        load_settings(config=folder / "three.toml", environment={})
+
+
+def test_variables_between_processes_are_no_settings() -> None:
+    environment = {"OSTINATO_DEBUG": "1", "OSTINATO_NATS": "nats://x", "OSTINATO_PARENT_PIPE": "3"}
+    assert load_settings(environment=environment) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("deadline = 3", r"ostinato\.toml: deadline is not a setting; did you mean deadline_s"),
+        ("[play]\nx = 1", "play is not a setting; there are home, window"),
+        ("deadline_s = 0", r"ostinato\.toml: .*deadline_s"),
+        ("deadline_s = nan", "deadline_s"),
+        ("window = 1.5", "window"),
+        ('fallback = "panic"', "panic"),
+        ("concurrency = 0", "concurrency"),
+        ("window = ", "not TOML"),
+    ],
+)
+def test_bad_file_is_refused_with_the_place(folder: Path, text: str, message: str) -> None:
+    (folder / "ostinato.toml").write_text(text)
+    with pytest.raises(BadSettings, match=message):
+        load_settings(environment={})
+
+
+def test_bad_variable_is_refused_by_name() -> None:
+    with pytest.raises(BadSettings, match=r"OSTINATO_WINDO: .*did you mean window"):
+        load_settings(environment={"OSTINATO_WINDO": "1"})
+    with pytest.raises(BadSettings, match=r"OSTINATO_WINDOW: .*window"):
+        load_settings(environment={"OSTINATO_WINDOW": "wide"})
+    with pytest.raises(BadSettings, match="flags: "):
+        load_settings(environment={}, fallback="panic")
