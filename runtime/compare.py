@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -53,13 +54,13 @@ def compare_event(
 
 
 def compare_truth(
-    state: State, event: MatchStarted | TurnTaken | ChanceDrawn | EpochStarted
+    state: State, event: MatchStarted | TurnTaken | ChanceDrawn | EpochStarted, seats: int
 ) -> Iterator[Pair]:
     """Compare the state's hash and every seat's view with an event that recorded them."""
     yield "state_hash", event.state_hash, state_hash(state)
-    views = view_hashes(state, len(event.views))
+    views = view_hashes(state, seats)
     if views != event.views:
-        for seat, pair in enumerate(zip(event.views, views, strict=True)):
+        for seat, pair in enumerate(zip_longest(event.views, views)):
             yield f"views[{seat}]", *pair
 
 
@@ -90,22 +91,22 @@ def _content(fold: Fold, event: Event, after: Fold, factors: tuple[str, ...]) ->
     match event:
         case TurnTaken():
             yield from _turn(fold, event)
-            yield from compare_truth(after.state, event)
+            yield from compare_truth(after.state, event, len(fold.previous))
         case ChanceDrawn():
             outcome, draw = chance_lot(fold)
             yield "draw", event.draw, draw
             yield "outcome", event.outcome, outcome
-            yield from compare_truth(after.state, event)
+            yield from compare_truth(after.state, event, len(fold.previous))
         case DecisionRequested():
             yield "decision", event.decision, decision_id(fold.match, fold.next_version)
             yield from _request(fold, event, factors)
         case DecisionAnswered():
             asked = fold.asked[-1].request.questions
-            sizes = [len(answer.probabilities) for answer in event.answers]
-            yield "answers", sizes, [len(question.options) for question in asked]
+            sizes = [(answer.question, len(answer.probabilities)) for answer in event.answers]
+            yield "answers", sizes, [(each.id, len(each.options)) for each in asked]
         case EpochStarted():
             yield "epoch", event.epoch, fold.epoch + 1
-            yield from compare_truth(after.state, event)
+            yield from compare_truth(after.state, event, len(fold.previous))
         case MatchEnded():
             over = fold.state.actor is None
             yield "end", event.end, "terminated" if over else "truncated"
@@ -146,6 +147,7 @@ def _request(fold: Fold, event: DecisionRequested, factors: tuple[str, ...]) -> 
         state, options = fold.state, fold.state.options()
         chosen, draw = _settled(fold, options)
         questions = questions_of(state.questions(), options, factors=factors, chosen=chosen)
+        yield "part", event.part, len(chosen)
         yield "chosen", event.chosen, chosen
         yield "draw", event.draw, draw
         if questions != event.questions:

@@ -177,8 +177,8 @@ class Outbox:
                 return await self._engine.decide(message)
         except TimeoutError as error:
             raise DecisionExpired(
-                f"decision {message.id}: no answer in {message.remaining_s:g} s;"
-                " see `ostinato status`, or allow more time"
+                f"decision {message.id}: no answer in {message.remaining_s:g} s; see whether a"
+                " worker runs, or allow more time"
             ) from error
 
     def _fail(self, asked: DecisionRequested, code: str, message: str) -> None:

@@ -164,7 +164,7 @@ def _begin(match: str, started: MatchStarted, game: Game) -> tuple[Fold, list[Pa
         ("game", started.game, facts.id),
         ("rules_version", started.rules_version, facts.rules_version),
         ("layout_version", started.layout_version, facts.layout_version),
-        *compare_truth(state, started),
+        *compare_truth(state, started, len(started.seats)),
     ]
     return begin(match, started, state), [pair for pair in pairs if pair[1] != pair[2]]
 
