@@ -1,0 +1,11 @@
+"""Every benchmark that needs no GPU, one after the other: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import anyio
+
+from benchmarks import log_appends, matches, queue_overhead
+
+log_appends.main()
+queue_overhead.main()
+anyio.run(matches.main)
