@@ -48,8 +48,8 @@ ANSWERS: Final = "ANSWERS"
 PARTITIONS: Final = 8
 MAX_REQUESTS: Final = 20_000  # waiting in the stream; more are refused as QueueFull
 MAX_DELIVER: Final = 5
-ACK_WAIT_S: Final = 10.0
-PROGRESS_S: Final = 3.0
+ACK_WAIT_S: Final = 5.0  # what a killed worker had is with another within this
+PROGRESS_S: Final = 1.5
 ANSWERS_KEPT_S: Final = 600.0
 _UNUSED_S: Final = 3600.0  # then requests that nobody took go, and consumers that nobody uses
 _TIMEOUT_S: Final = 5.0
@@ -120,35 +120,36 @@ class Queue:
         Raises:
             QueueUnavailable: Nobody answers there, or the credential is refused.
         """
-        client = Client()
-        queue = cls(client)
+        queue = cls(Client())
+        try:
+            await queue._connect(url)
+            await queue.ensure_streams()
+            await queue._learn_clock()
+        except BaseException:  # a cancelled one would go on trying
+            await queue.close()
+            raise
+        return queue
+
+    async def _connect(self, url: str) -> None:
         try:
             with anyio.fail_after(_TIMEOUT_S):  # nats-py itself would try for ever
-                await client.connect(
+                await self._client.connect(
                     url,
                     connect_timeout=2,
                     reconnect_time_wait=0.1,  # pyright: ignore[reportArgumentType]  seconds
                     max_reconnect_attempts=-1,
-                    error_cb=queue._on_error,
-                    reconnected_cb=queue._on_reconnect,
+                    error_cb=self._on_error,
+                    reconnected_cb=self._on_reconnect,
                     allow_reconnect=True,
                     name="ostinato",
                 )
         except (NatsError, OSError, TimeoutError, _Refused) as error:
-            await queue.close()
-            cause = client.last_error or error
+            cause = self._client.last_error or error
             why = str(cause) or type(cause).__name__
             raise QueueUnavailable(
                 f"no NATS server takes this connection at {url.rpartition('@')[2]} ({why});"
                 " start one, or check address and credential"
             ) from error
-        try:
-            await queue.ensure_streams()
-            await queue._learn_clock()
-        except BaseException:
-            await queue.close()
-            raise
-        return queue
 
     async def close(self) -> None:
         """Close the connection."""

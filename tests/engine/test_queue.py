@@ -172,10 +172,10 @@ async def test_a_full_queue_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for number in range(3):
             await queue.publish_request(MODEL.hash, request(f"d{number}"))
         with pytest.raises(QueueFull, match="3 decisions are waiting"):
-            await queue.publish_request(MODEL.hash, request("one more"))
+            await queue.publish_request(MODEL.hash, request("more"))
         await (await pulled(queue)).ack()
         await until(lambda: holds(running, 2))
-        await queue.publish_request(MODEL.hash, request("one more"))
+        await queue.publish_request(MODEL.hash, request("more"))
         await queue.close()
 
 
