@@ -130,7 +130,7 @@ def play(
     else:
         _show([(job, report)], opened, log)
         for match in paused[:3]:
-            out.print(f"paused: {match.match}: {match.reason}")
+            out.print(f"paused: {match.match}: {match.reason}", soft_wrap=True, highlight=False)
         if paused:
             out.print("The same command resumes paused matches.")
     return PARTLY if paused else 0

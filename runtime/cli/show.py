@@ -38,7 +38,7 @@ def print_json(document: Any) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None, *, quiet: bool) -> Iterator[Progress]:
-    """Show a progress bar on standard error while the block runs; its task is `TASK`."""
+    """Show a progress bar on a terminal while the block runs; its task is `TASK`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -46,7 +46,7 @@ def progress(label: str, total: int | None, *, quiet: bool) -> Iterator[Progress
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
         console=err,
-        disable=quiet,
+        disable=quiet or not err.is_terminal,
     )
     with bar:
         bar.add_task(label, total=total, note="")
