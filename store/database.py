@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,18 +64,31 @@ def create(path: Path) -> None:
             f"{path} is gone but its last appends are there in {path.name}-wal; bring the log"
             " back, or remove that file"
         )
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
+    workshop = path.with_name(f".{path.name}.new")
+    shutil.rmtree(workshop, ignore_errors=True)  # of a process that was killed in the middle
+    try:
+        workshop.mkdir()
+        _make(workshop / path.name, path)
+        (workshop / path.name).rename(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise LogUnavailable(
+            f"{path} cannot be made ({error.strerror}); check its folder and the disk's space"
+        ) from error
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _make(draft: Path, path: Path) -> None:
     engine = create_engine("sqlite://", creator=_connector(draft, "rwc"), poolclass=QueuePool)
+    # Born with its write-ahead log: the switch would need a rollback journal, and a reader cannot
+    # open what a kill in the middle of one leaves.
+    event.listen(engine, "connect", lambda connection, _entry: use_wal(connection, path))
     try:
         with driver_errors(path), engine.begin() as connection:
             schema.create(connection)
-        engine.dispose()
-        draft.rename(path)
     finally:
         engine.dispose()
-        draft.unlink(missing_ok=True)
-    _sync_folder(path.parent)
 
 
 def writing(path: Path, synchronous: Synchronous) -> Engine:

@@ -155,6 +155,16 @@ async def test_appends_without_their_log_are_not_covered_up(tmp_path: Path) -> N
         open_log(path)
 
 
+def test_a_new_log_needs_no_switch_that_could_be_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    leftover = tmp_path / ".log.db.new"
+    leftover.mkdir()
+    (leftover / "log.db-wal").write_bytes(b"of a process that was killed")
+    database.create(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes()[18:20] == b"\2\2"  # SQLite's header: written and read through a WAL
+
+
 def test_no_write_ahead_log_is_an_error(tmp_path: Path) -> None:
     # a database in memory refuses WAL as a network file system does: without an error
     with (
