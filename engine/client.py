@@ -15,6 +15,7 @@ import msgspec
 
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import (
+    BadRequest,
     DecisionExpired,
     EngineError,
     NoWorker,
@@ -88,7 +89,16 @@ class QueueEngine:
         self._streams = ""
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
-        """Publish and wait; see `Engine.decide`."""
+        """Publish and wait; see `Engine.decide`.
+
+        Raises:
+            BadRequest: Its answers would go to another source than this one waits on.
+        """
+        if request.source != self._source:
+            raise BadRequest(
+                f"decision {request.id} is for source {request.source!r}, this connection waits"
+                f" for {self._source!r}; give both the log's id"
+            )
         waiting = self._waiting[request.id] = _Waiting(request)
         further: Stray = "late"
         try:

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from engine.broker import MAX_PAYLOAD, RunningBroker, broker
 from engine.client import QueueEngine, Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import (
+    BadRequest,
     DecisionExpired,
     EngineFailed,
     NoWorker,
@@ -233,3 +235,9 @@ async def test_what_is_asked_while_the_broker_is_away_is_answered(running: Runni
             group.start_soon(asked.ask, engine, f"d{number}")
         await running.start()
     assert asked.right()
+
+
+async def test_a_request_for_another_source_is_refused_at_once(running: RunningBroker) -> None:
+    async with connect_engine(running.url, MODEL, source="log1") as engine:
+        with pytest.raises(BadRequest, match="log2"):
+            await engine.decide(msgspec.structs.replace(request("d1"), source="log2"))
