@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from runtime.cli.common import JsonFlag
 from runtime.cli.show import out, print_json
-from store.export import export_matches, import_matches
+from store.export import export_matches, import_matches, read_export
 from store.sqlite import open_log
 
 LogFile = Annotated[Path, typer.Argument(help="The log.", metavar="FILE.db")]
@@ -42,6 +43,8 @@ def import_(file: MatchFile, log: LogFile, json: JsonFlag = False) -> int:
 
     The whole file is verified before anything is written.
     """
+    if not log.exists():  # a file that does not verify makes no new log either
+        deque(read_export(file), maxlen=0)
     count = anyio.run(lambda: _import(file, log))
     _say(json, "imported", count, log)
     return 0

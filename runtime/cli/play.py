@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,7 @@ from engine.client import Engine, Stray
 from engine.contract import DecisionReply
 from engine.embedded import embedded
 from engine.models import Model
+from games.base import Game
 from games.registry import load_game
 from runtime.agents.registry import make_agent
 from runtime.cli.common import (
@@ -30,12 +30,13 @@ from runtime.cli.common import (
     settings_of,
 )
 from runtime.cli.show import TASK, out, print_json, progress
+from runtime.errors import BadInput
 from runtime.match import MatchResult
 from runtime.play import Run, RunReport
 from runtime.replay import replay_file
 from runtime.settings import Settings
-from runtime.table import Seat, Terms
-from store.sqlite import SqliteLog, open_log
+from runtime.table import Seat, Terms, check_seats
+from store.sqlite import open_log
 
 DEMO = (("tictactoe", 10), ("openspiel:connect_four", 4))
 DEMO_SEATS = ("decision", "random")
@@ -145,7 +146,12 @@ def demo(model: ModelFlag = None, config: ConfigFlag = None) -> int:
     settings = settings_of(config)
     opened = model_of(model, settings)
     logs = settings.home / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"{logs}: {error.strerror}; set OSTINATO_HOME to a folder that can be written"
+        ) from error
     log = logs / f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.db"
     jobs = [Job(game, DEMO_SEATS, matches) for game, matches in DEMO]
     reports = anyio.run(lambda: _play(jobs, opened, settings, log, 1, quiet=False))
@@ -181,6 +187,7 @@ async def _play(
     quiet: bool,
 ) -> list[RunReport]:
     """Play jobs one after the other with one engine, which is started only if a seat asks."""
+    tables = [_table(job) for job in jobs]  # a job that cannot be played leaves no log behind
     async with AsyncExitStack() as stack:
         log = open_log(log_file, synchronous=settings.synchronous)
         stack.push_async_callback(log.close)
@@ -190,7 +197,19 @@ async def _play(
         def on_result(result: MatchResult) -> None:
             bar.update(TASK, advance=1, note=result.match)
 
-        runs = [_run(job, log, settings, seed, on_result) for job in jobs]
+        runs = [
+            Run(
+                log,
+                game,
+                seats,
+                matches=job.matches,
+                seed=seed,
+                concurrency=settings.concurrency,
+                terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
+                on_result=on_result,
+            )
+            for job, (game, seats) in zip(jobs, tables, strict=True)
+        ]
         current = runs[0]
 
         async def on_stray(reply: DecisionReply, stray: Stray) -> None:
@@ -215,29 +234,22 @@ async def _play(
         return reports
 
 
-def _run(
-    job: Job,
-    log: SqliteLog,
-    settings: Settings,
-    seed: int | None,
-    on_result: Callable[[MatchResult], None],
-) -> Run:
-    return Run(
-        log,
-        load_game(job.game),
-        [Seat(name, make_agent(name)) for name in job.seats],
-        matches=job.matches,
-        seed=seed,
-        concurrency=settings.concurrency,
-        terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
-        on_result=on_result,
-    )
+def _table(job: Job) -> tuple[Game, list[Seat]]:
+    """Give a job's game and agents, which suit one another."""
+    game = load_game(job.game)
+    seats = [Seat(name, make_agent(name)) for name in job.seats]
+    check_seats(game.facts, seats)
+    return game, seats
 
 
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
     table = Table(title="Matches", title_justify="left")
     for heading in ("game", "seat", "agent", "mean return", "won", "drawn", "lost"):
-        table.add_column(heading, justify="left" if heading in ("game", "agent") else "right")
+        table.add_column(
+            heading,
+            justify="left" if heading in ("game", "agent") else "right",
+            no_wrap=heading == "game",
+        )
     for job, report in played:
         ended = [match.returns for match in report.matches if match.end != "paused"]
         for seat, agent in enumerate(job.seats):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command
+from runtime.cli.main import run
+from tests.support.command import Command, Done
 
 
 @pytest.fixture
@@ -16,3 +17,18 @@ def ostinato(tmp_path: Path) -> Iterator[Command]:
     left = command.running()
     command.kill_rest()
     assert not left
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """Runs commands in this process, which is many times faster than to start one for each."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OSTINATO_HOME", str(tmp_path / "home"))
+
+    def run_here(*arguments: object) -> Done:
+        code = run([str(argument) for argument in arguments])
+        return Done(code, *capsys.readouterr())
+
+    return run_here
