@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAMES = {"torch.bfloat16": "BF16", "torch.float32": "F32"}
 
 
-def write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file beside its place, then move it there in one step.
 
     Raises:
@@ -34,7 +34,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes as `write_file` does."""
-    write_file(path, lambda file: file.write(data) and None)
+    write_file(path, lambda file: file.write(data))
 
 
 def write_tensors(
@@ -76,7 +76,7 @@ def write_tensors(
         file.write(len(text).to_bytes(8, "little") + text)
         for (name, shape), (given, tensor) in zip(shapes.items(), tensors, strict=True):
             assert (name, shape) == (given, tuple(tensor.shape))
-            file.write(memoryview(tensor.contiguous().view(torch.uint8).numpy()).cast("B"))
+            file.write(tensor.contiguous().view(torch.uint8).numpy().data)
 
     write_file(path, write)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from engine.bundle import HEAD_TENSORS
+from engine.bundle import HEAD_CONFIG, HEAD_TENSORS, TOKENIZER
 from engine.errors import BadBundle, BadWeights
 from engine.tensors import Shapes, read_header
 
@@ -106,8 +106,11 @@ def check_roles(base: Path, tuned: Path) -> None:
             if not (tuned / HEAD_TENSORS).exists()
             else f"{base} has a {HEAD_TENSORS}, so it is a tuned model; give its base as --base"
         )
-    if not (tuned / HEAD_TENSORS).exists():
-        raise BadWeights(f"{tuned}: no {HEAD_TENSORS} in it; give the tuned model's whole folder")
+    if not tuned.is_dir():
+        raise BadWeights(f"{tuned}: no such folder; give the tuned model's")
+    for name in (HEAD_TENSORS, HEAD_CONFIG, TOKENIZER):
+        if not (tuned / name).exists():
+            raise BadWeights(f"{tuned}: no {name} in it; give the tuned model's whole folder")
 
 
 def _add(weights: Weights, path: Path) -> None:
