@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from engine.adapter import CONFIG, TENSORS, adapter_config, adapter_tensors
+from engine.adapter import CONFIG, PEFT_PREFIX, TENSORS, adapter_config, adapter_tensors
 from engine.bundle import (
     HEAD_CONFIG,
     HEAD_TENSORS,
@@ -328,11 +328,11 @@ class _Job:
             a, b = self._pair(f"{module}.weight")
             return adapter_tensors(module, a[:rank], b[:, :rank], rank=rank)
 
-        shapes = {
-            name: tuple(tensor.shape)
-            for module in modules
-            for name, tensor in padded(module).items()
-        }
+        shapes: dict[str, tuple[int, ...]] = {}
+        for module in modules:
+            rows, columns = self.tuned.shapes[f"{module}.weight"]
+            shapes[f"{PEFT_PREFIX}{module}.lora_A.weight"] = (rank, columns)
+            shapes[f"{PEFT_PREFIX}{module}.lora_B.weight"] = (rows, rank)
         tensors = (item for module in modules for item in padded(module).items())
         metadata = {"base": base}
         write_tensors(folder / TENSORS, shapes, self.options.dtype, tensors, metadata=metadata)
