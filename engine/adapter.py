@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,24 +44,47 @@ def write_adapter(
     Raises:
         BadBundle: A module is none that vLLM adapts, or factors do not fit each other.
     """
-    import torch
     from safetensors.torch import save_file
 
     tensors: dict[str, Tensor] = {}
     for module, (a, b) in sorted(factors.items()):
-        own = a.shape[0]
-        if not _MODULE.fullmatch(module) or own != b.shape[1] or own > rank:
-            raise BadBundle(
-                f"{module}: factors {list(a.shape)} and {list(b.shape)} are no adapter of rank "
-                f"{rank} that vLLM applies"
-            )
-        padding = (0, rank - own)
-        tensors[f"{PEFT_PREFIX}{module}.lora_A.weight"] = torch.nn.functional.pad(
+        tensors |= adapter_tensors(module, a, b, rank=rank)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).write_text(adapter_config(factors, rank=rank), encoding="utf-8")
+    # one entry only: the library writes several in an order that changes from run to run
+    save_file(tensors, folder / TENSORS, metadata={"base": base})
+
+
+def adapts(module: str) -> bool:
+    """Say whether vLLM applies an adapter to a module of this name."""
+    return _MODULE.fullmatch(module) is not None
+
+
+def adapter_tensors(module: str, a: Tensor, b: Tensor, *, rank: int) -> dict[str, Tensor]:
+    """Give a module's two tensors as the file holds them, padded with zeros to the common rank.
+
+    Raises:
+        BadBundle: vLLM would not adapt the module, or the factors do not fit each other.
+    """
+    import torch
+
+    own = a.shape[0]
+    if not adapts(module) or own != b.shape[1] or own > rank:
+        raise BadBundle(
+            f"{module}: factors {list(a.shape)} and {list(b.shape)} are no adapter of rank "
+            f"{rank} that vLLM applies"
+        )
+    padding = (0, rank - own)
+    return {
+        f"{PEFT_PREFIX}{module}.lora_A.weight": torch.nn.functional.pad(
             a, (0, 0, *padding)
-        ).contiguous()
-        tensors[f"{PEFT_PREFIX}{module}.lora_B.weight"] = torch.nn.functional.pad(
-            b, padding
-        ).contiguous()
+        ).contiguous(),
+        f"{PEFT_PREFIX}{module}.lora_B.weight": torch.nn.functional.pad(b, padding).contiguous(),
+    }
+
+
+def adapter_config(modules: Iterable[str], *, rank: int) -> str:
+    """Give the text of the PEFT configuration of an adapter whose scale is 1."""
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -71,12 +94,9 @@ def write_adapter(
         "lora_alpha": rank,
         "lora_dropout": 0.0,
         "r": rank,
-        "target_modules": sorted({module.rsplit(".", 1)[1] for module in factors}),
+        "target_modules": sorted({module.rsplit(".", 1)[1] for module in modules}),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    # one entry only: the library writes several in an order that changes from run to run
-    save_file(tensors, folder / TENSORS, metadata={"base": base})
+    return json.dumps(config, indent=2) + "\n"
 
 
 def adapter_rank(folder: Path) -> int:
@@ -123,7 +143,7 @@ def check_adapter(folder: Path, *, rank: int, base: str, base_shapes: Shapes) ->
     for name in header.shapes:
         module = name.removeprefix(PEFT_PREFIX).rsplit(".lora_", 1)[0]
         shape = base_shapes.get(f"{module}.weight")
-        if not _MODULE.fullmatch(module) or shape is None:
+        if not adapts(module) or shape is None:
             raise BadBundle(
                 f"{folder}: vLLM would not apply {name}; name it "
                 f"{PEFT_PREFIX}model.language_model.layers.N..., as in the base"

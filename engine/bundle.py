@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from engine.manifest import (
     MANIFEST,
     VLLM_VERSION,
     BaseSummary,
+    Extraction,
+    FileEntry,
     HeadConfig,
     Manifest,
     Part,
@@ -136,6 +139,8 @@ def write_manifest(
     tokenizer: Path | None = None,
     adapter: Path | None = None,
     arbitrary: bool = False,
+    extraction: Extraction | None = None,
+    known: Mapping[Path, FileEntry] | None = None,
 ) -> Bundle:
     """Make a folder a bundle of parts that lie in it, or elsewhere; reads and hashes all of them.
 
@@ -147,6 +152,8 @@ def write_manifest(
         tokenizer: Folder with `tokenizer.json`; the base's if None.
         adapter: Folder with PEFT files made for this base, see `engine.adapter.write_adapter`.
         arbitrary: The weights are random.
+        extraction: Where the adapter comes from.
+        known: Files that were hashed just before and need not be read again.
 
     Raises:
         BadBundle: A part is incomplete, or does not fit the others.
@@ -158,9 +165,10 @@ def write_manifest(
         inside = path.is_relative_to(folder)
         return Part(
             str(path.relative_to(folder) if inside else path),
-            {name: file_entry(path / name) for name in names},
+            {name: hashed.get(path / name) or file_entry(path / name) for name in names},
         )
 
+    hashed = known or {}
     tokenizer = tokenizer or base
     present = [name for name in _TOKENIZER_FILES if (tokenizer / name).exists()]
     manifest = Manifest(
@@ -175,6 +183,7 @@ def write_manifest(
         adapter=part(adapter, [ADAPTER_CONFIG, ADAPTER_TENSORS]) if adapter else None,
         head=part(head, [HEAD_CONFIG, HEAD_TENSORS]),
         tokenizer=part(tokenizer, present or [TOKENIZER]),
+        extraction=extraction,
     )
     staged = folder / f".{MANIFEST}"
     staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")

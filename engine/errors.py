@@ -4,6 +4,8 @@ EngineError                engine/error
 ├── BadRequest             engine/bad_request        malformed question, lone surrogate, NaN
 │   └── RecordTooLong      engine/record_too_long
 ├── BadBundle              engine/bad_bundle         missing file, wrong hash, parts that do not fit
+├── BadWeights             engine/bad_weights        base or tuned weights that make no adapter
+├── NotWritten             engine/not_written        a result that could not be put on disk
 ├── RequestTooLarge        engine/request_too_large  more bytes than the broker takes
 ├── DecisionExpired        engine/expired
 ├── QueueFull              engine/queue_full
@@ -43,6 +45,18 @@ class BadBundle(EngineError):
     """A model bundle is incomplete, altered, or its parts do not belong together."""
 
     code = "engine/bad_bundle"
+
+
+class BadWeights(EngineError):
+    """Base and tuned weights are damaged, or differ by more than an adapter can hold."""
+
+    code = "engine/bad_weights"
+
+
+class NotWritten(EngineError):
+    """A result could not be put on disk; what was there before is untouched."""
+
+    code = "engine/not_written"
 
 
 class RequestTooLarge(EngineError):

@@ -60,6 +60,36 @@ class BaseSummary(msgspec.Struct, frozen=True):
     window: int
 
 
+class MatrixError(msgspec.Struct, frozen=True):
+    """What a factored matrix leaves out, as Frobenius norms.
+
+    Attributes:
+        rank: Of the change itself; the adapter's common rank may be higher.
+        change: ‖T − B − F‖ / ‖T − B‖ for tuned T, base B and factors' product F.
+        weight: ‖T − B − F‖ / ‖T‖.
+    """
+
+    rank: int
+    change: float
+    weight: float
+
+
+class Extraction(msgspec.Struct, frozen=True, kw_only=True):
+    """How an adapter was extracted, see `engine.extract`.
+
+    Attributes:
+        job: Hash of inputs and options; the same command finds its own result by it.
+        tuned: Folder of the tuned weights.
+        matrices: By tensor name, what each factored matrix leaves out.
+        left: By tensor name, what the bundle does without: ‖T − B‖ / ‖T‖ there.
+    """
+
+    job: str
+    tuned: str
+    matrices: dict[str, MatrixError]
+    left: dict[str, float] = {}
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of `bundle.json`.
 
@@ -67,6 +97,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         arbitrary: The weights are random: choices mean nothing.
         vllm: The vLLM version that the bundle is for.
         adapter: None where the base itself holds the tuned weights.
+        extraction: Where the adapter comes from, if it was extracted.
     """
 
     format: int
@@ -80,6 +111,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     adapter: Part | None = None
     head: Part
     tokenizer: Part
+    extraction: Extraction | None = None
 
     def parts(self) -> dict[str, Part]:
         """Give the parts that there are, by name."""

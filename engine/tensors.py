@@ -15,6 +15,8 @@ _LARGEST_HEADER = 100 << 20  # bytes; the format's own limit
 
 class _Entry(msgspec.Struct):
     shape: tuple[int, ...]
+    dtype: str
+    data_offsets: tuple[int, int]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -23,10 +25,16 @@ class Header(msgspec.Struct, frozen=True):
     Attributes:
         shapes: Of each tensor, by name.
         metadata: Free text, as it was written.
+        dtypes: Of each tensor, as the format names them: BF16, F32, ...
+        sizes: Bytes of each tensor.
+        file_size: Bytes that the whole file must have.
     """
 
     shapes: Shapes
     metadata: dict[str, str]
+    dtypes: dict[str, str]
+    sizes: dict[str, int]
+    file_size: int
 
 
 def read_header(path: Path) -> Header:
@@ -42,9 +50,16 @@ def read_header(path: Path) -> Header:
                 file.read(min(length, _LARGEST_HEADER)), type=dict[str, msgspec.Raw]
             )
         metadata = entries.pop("__metadata__", msgspec.Raw(b"{}"))
+        tensors = {name: msgspec.json.decode(raw, type=_Entry) for name, raw in entries.items()}
         return Header(
-            {name: msgspec.json.decode(raw, type=_Entry).shape for name, raw in entries.items()},
-            msgspec.json.decode(metadata, type=dict[str, str]),
+            shapes={name: tensor.shape for name, tensor in tensors.items()},
+            metadata=msgspec.json.decode(metadata, type=dict[str, str]),
+            dtypes={name: tensor.dtype for name, tensor in tensors.items()},
+            sizes={
+                name: tensor.data_offsets[1] - tensor.data_offsets[0]
+                for name, tensor in tensors.items()
+            },
+            file_size=8 + length + max((t.data_offsets[1] for t in tensors.values()), default=0),
         )
     except OSError as error:
         raise BadBundle(f"{path}: {error.strerror}; make the bundle again") from error
