@@ -100,6 +100,8 @@ class DecisionReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         tokens: Tokens of all records of this decision together.
         tokens_read, tokens_reused: They sum to `tokens`.
+        steps: Engine steps from the first that read a part of it to the one that answered.
+        missed: Why less was reused than could have been; empty if nothing was missed.
         truncated: State tokens cut on the caller's wish.
         queue_ms: From the publication to the worker's pull, on the broker's clock.
         engine_ms: From the worker's pull to the answer.
@@ -114,6 +116,8 @@ class DecisionReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tokens: int = 0
     tokens_read: int = 0
     tokens_reused: int = 0
+    steps: int = 0
+    missed: str = ""
     truncated: int = 0
     queue_ms: float = 0.0
     engine_ms: float = 0.0

@@ -1,6 +1,9 @@
 """The joint head: from the states of a record to one logit for every option.
 
-Written in float32, plainly. Names follow the tensors of the release's `joint_head.safetensors`.
+Names follow the tensors of the release's `joint_head.safetensors`. Of a token that belongs neither
+to a question nor to an option the head needs its *features* alone, W numbers: those of a state are
+kept beside its keys and values, and serve every question on it.
+
 Shapes: T tokens, Q fields, N options of all fields together, H hidden size, W the head's width.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -20,29 +24,53 @@ from torch import Tensor, nn
 
 from engine.errors import BadBundle
 from engine.manifest import HeadConfig
-from engine.tokens import RecordField, Span
+from engine.tokens import RecordField
 
 _MAX_LOGIT_SCALE: Final = math.log(100)
 
 
-class Pooled(msgspec.Struct, frozen=True, kw_only=True):
-    """What the head takes from single places of a record, besides every token's memory.
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the head reads single states of a record; make it once with `find_places`.
 
     Attributes:
-        questions: Mean normalized state over each question's span, [Q, H].
-        options: The same over each option's span, [N, H].
-        last: Normalized state of the last token, [H].
+        start: The first question's first token: nothing before it is read for itself.
+        means: Averages states from `start` on over each question's, then each option's span,
+            [Q + N, T - start]; an empty span gives NaN.
         lexical: Mean row of the output embedding over each option's token ids, [N, H].
         types: Type code of each field, [Q].
         counts: Options of each field; they sum to N.
     """
 
-    questions: Tensor
-    options: Tensor
-    last: Tensor
+    start: int
+    means: Tensor
     lexical: Tensor
     types: Tensor
     counts: list[int]
+
+
+def find_places(
+    input_ids: Sequence[int], fields: Sequence[RecordField], lm_head: Tensor, dtype: torch.dtype
+) -> Places:
+    """Prepare the reading of a record on the device of `lm_head`, without waiting for it."""
+    start = min(field.question_span[0] for field in fields)
+    spans = [field.question_span for field in fields]
+    spans += [span for field in fields for span in field.option_spans]
+    means = torch.zeros(len(spans), len(input_ids) - start, dtype=dtype)
+    for row, (first, end) in zip(means, spans, strict=True):
+        if first < end:
+            row[first - start : end - start] = 1 / (end - first)
+        else:
+            row.fill_(torch.nan)
+    device = lm_head.device
+    means = _to_device(means, device)
+    ids = _to_device(torch.tensor(input_ids[start:]), device)
+    return Places(
+        start=start,
+        means=means,
+        lexical=means[len(fields) :] @ lm_head[ids].to(dtype),
+        types=_to_device(torch.tensor([field.type for field in fields]), device),
+        counts=[len(field.option_spans) for field in fields],
+    )
 
 
 class JointHead(nn.Module):
@@ -126,74 +154,124 @@ class JointHead(nn.Module):
         Returns:
             For each field, one logit for each option in model order.
         """
-        x = self.normalize(hidden)
-        return self.logits(self.memory_projection(x), self.pool(x, input_ids, lm_head, fields))
-
-    def normalize(self, hidden: Tensor) -> Tensor:
-        """Give the states as the head reads them, [T, H] to [T, H]."""
-        return self.hidden_norm(hidden.to(self.hidden_norm.weight.dtype))
+        places = find_places(input_ids, fields, lm_head, self.hidden_norm.weight.dtype)
+        [logits] = self.logits([self.memory(hidden)], [hidden[places.start :]], [places])
+        return list(logits.split(places.counts))
 
     def memory(self, hidden: Tensor) -> Tensor:
         """Give the head features, [T, H] to [T, W]: all it needs of the state's tokens."""
-        return self.memory_projection(self.normalize(hidden))
+        return self.memory_projection(self._normalize(hidden))
 
-    def pool(
-        self,
-        x: Tensor,
-        input_ids: Sequence[int],
-        lm_head: Tensor,
-        fields: Sequence[RecordField],
-    ) -> Pooled:
-        """Gather what is read at single places; `x` are normalized states, [T, H]."""
-        spans = [span for field in fields for span in field.option_spans]
-        ids = torch.tensor(input_ids, device=lm_head.device)
+    @torch.inference_mode()
+    def logits(
+        self, memories: Sequence[Tensor], tails: Sequence[Tensor], places: Sequence[Places]
+    ) -> list[Tensor]:
+        """Score the options of several records at once; records do not influence one another.
 
-        def lexical(span: Span) -> Tensor:
-            return lm_head[ids[slice(*span)]].to(x.dtype).mean(0)
+        Args:
+            memories: Head features of all tokens of each record, [T, W], any number format.
+            tails: States of each record's tokens from its first question on, [T - start, H].
+            places: Where the questions and options stand.
 
-        return Pooled(
-            questions=torch.stack([x[slice(*field.question_span)].mean(0) for field in fields]),
-            options=torch.stack([x[slice(*span)].mean(0) for span in spans]),
-            last=x[-1],
-            lexical=torch.stack([lexical(span) for span in spans]),
-            types=torch.tensor([field.type for field in fields], device=x.device),
-            counts=[len(field.option_spans) for field in fields],
-        )
+        Returns:
+            For each record the logits of all its options, field after field.
+        """
+        layout = _Layout.of([each.counts for each in places], memories[0].device)
+        kept = [_Memory(memory.to(self.hidden_norm.weight.dtype)) for memory in memories]
+        states = [self._normalize(tail) for tail in tails]
+        means = [place.means @ x for place, x in zip(places, states, strict=True)]
+        questions = torch.cat([m[: len(p.counts)] for m, p in zip(means, places, strict=True)])
+        options = torch.cat([m[len(p.counts) :] for m, p in zip(means, places, strict=True)])
+        last = torch.stack([x[-1] for x in states])[layout.record_of_field]  # [Q, H]
+        lexical = torch.cat([place.lexical for place in places])
+        asked = questions[layout.field_of_option]  # every option's question, [N, H]
 
-    def logits(self, memory: Tensor, pooled: Pooled) -> list[Tensor]:
-        """Score options from the head features of all tokens, [T, W], and the pooled places."""
-        counts = torch.tensor(pooled.counts, device=memory.device)
-        # every option beside its question, [N, H]
-        questions = pooled.questions.repeat_interleave(counts, 0)
-        options = (
-            self.option_context_projection(pooled.options)
-            + self.option_lexical_projection(pooled.lexical)
-            + self.option_question_projection(questions)
+        evidence = (
+            self.option_context_projection(options)
+            + self.option_lexical_projection(lexical)
+            + self.option_question_projection(asked)
         )
         for layer in self.evidence_layers:
-            options = layer(options, memory)
+            evidence = layer(evidence, kept, layout.options_of_record)
 
-        base = self.question_projection(pooled.questions)
+        base = self.question_projection(questions)
         fields = (
             base
-            + self.option_summary_norm(_summaries(options, base, pooled.counts))
-            + self.global_projection(pooled.last)
-            + self.type_embedding(pooled.types)
+            + self.option_summary_norm(_summaries(evidence, base, layout))
+            + self.global_projection(last)
+            + self.type_embedding(torch.cat([place.types for place in places]))
         )
         for layer in self.layers:
-            fields = layer(fields, memory)
+            fields = layer(fields, kept, layout.fields_of_record)
 
-        fields = self.field_norm(fields).repeat_interleave(counts, 0)
-        options = self.option_norm(options)
+        fields = self.field_norm(fields)[layout.field_of_option]
+        evidence = self.option_norm(evidence)
         residual = self.residual_scorer(
-            torch.cat([fields, options, fields * options, (fields - options).abs()], -1)
+            torch.cat([fields, evidence, fields * evidence, (fields - evidence).abs()], -1)
         )
-        joint = _scaled(self.joint_logit_scale) * F.cosine_similarity(fields, options, eps=1e-8)
+        joint = _scaled(self.joint_logit_scale) * F.cosine_similarity(fields, evidence, eps=1e-8)
         prior = _scaled(self.prior_logit_scale) * F.cosine_similarity(
-            pooled.lexical, questions + pooled.last, eps=1e-12
+            lexical, asked + last[layout.field_of_option], eps=1e-12
         )
         logits = prior + self.residual_gate.sigmoid() * (joint + residual.squeeze(-1))
-        return list(logits.split(pooled.counts))
+        return list(logits.split(layout.options_of_record))
+
+    def _normalize(self, hidden: Tensor) -> Tensor:
+        return self.hidden_norm(hidden.to(self.hidden_norm.weight.dtype))
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    """How the fields and options of several records lie one after another.
+
+    Attributes:
+        fields_of_record, options_of_record: Numbers of them.
+        record_of_field: [Q].
+        field_of_option: [N].
+        options_of_field: [Q, most options of one], the first option again behind the last.
+        present: Whether that place is an option of its own, [Q, most options of one].
+    """
+
+    fields_of_record: list[int]
+    options_of_record: list[int]
+    record_of_field: Tensor
+    field_of_option: Tensor
+    options_of_field: Tensor
+    present: Tensor
+
+    @classmethod
+    def of(cls, counts: Sequence[list[int]], device: torch.device) -> _Layout:
+        """Lay out records of fields of so many options."""
+        flat = [count for record in counts for count in record]
+        most, first = max(flat), [0, *accumulate(flat)]
+        table = [
+            [start + (place if place < count else 0) for place in range(most)]
+            for start, count in zip(first, flat, strict=False)
+        ]
+        present = [[place < count for place in range(most)] for count in flat]
+        records = [index for index, record in enumerate(counts) for _ in record]
+        fields = [index for index, count in enumerate(flat) for _ in range(count)]
+        return cls(
+            [len(record) for record in counts],
+            [sum(record) for record in counts],
+            *(
+                _to_device(torch.tensor(values), device)
+                for values in (records, fields, table, present)
+            ),
+        )
+
+
+class _Memory:
+    """The head features of one record, [T, W], and what layer normalization needs of them."""
+
+    def __init__(self, features: Tensor) -> None:
+        self.features = features
+        self._scale: Tensor | None = None
+
+    def scale(self, eps: float) -> Tensor:
+        """Give one over each token's standard deviation, [T]: the same for every layer."""
+        if self._scale is None:
+            self._scale = (self.features.var(-1, correction=0) + eps).rsqrt()
+        return self._scale
 
 
 class _Attention(nn.Module):
@@ -207,15 +285,46 @@ class _Attention(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
-        """Let each query, [n, W], see all of the memory, [m, W]."""
+        """Let each query, [n, W], see all of the memory, [T, W], projected to keys and values."""
         weights = zip(self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3), strict=True)
         query, key, value = (
             F.linear(source, weight, bias).unflatten(-1, (self.heads, -1)).transpose(0, 1)
             for source, (weight, bias) in zip((queries, memory, memory), weights, strict=True)
-        )  # each [heads, n or m, W / heads]
+        )  # each [heads, n or T, W / heads]
         return self.out_proj(
             F.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1)
         )
+
+    def read(self, queries: Tensor, memory: _Memory, norm: nn.LayerNorm | None = None) -> Tensor:
+        """Do what `forward` does with `norm(memory)`, in the cheaper of two forms.
+
+        A score is bilinear in query and memory, and so the key projection can be applied to the
+        few queries instead of to the many tokens; the weighted mean is linear, and so the value
+        projection can wait until the tokens are summed up. All heads then read the same features.
+        A layer normalization before them, r (m - mean(m)) gamma + beta, is a centring and a
+        scaling by gamma, which go the same way, and one factor r for each token. What adds the
+        same to the scores of all tokens (key bias, beta) has no effect.
+
+        Per query and token this costs `heads` times more than keys of their own; it wins as long
+        as projecting the tokens costs more than that.
+        """
+        if len(queries) * (self.heads - 1) > queries.shape[-1]:
+            features = memory.features
+            return self(queries, features if norm is None else norm(features))
+        query_weight, key_weight, value_weight = self.in_proj_weight.chunk(3)
+        query_bias, _, value_bias = self.in_proj_bias.chunk(3)
+        query = F.linear(queries, query_weight, query_bias).unflatten(-1, (self.heads, -1))
+        query = query.transpose(0, 1) * query.shape[-1] ** -0.5
+        absorbed = query @ key_weight.unflatten(0, (self.heads, -1))  # [heads, n, W]
+        if norm is None:
+            mean = (absorbed @ memory.features.T).softmax(-1) @ memory.features
+        else:
+            scale = memory.scale(norm.eps)
+            absorbed = _centred(absorbed * norm.weight)
+            weights = (absorbed @ memory.features.T * scale).softmax(-1)
+            mean = _centred(weights * scale @ memory.features) * norm.weight + norm.bias
+        value = mean @ value_weight.unflatten(0, (self.heads, -1)).mT
+        return self.out_proj(value.transpose(0, 1).flatten(1) + value_bias)
 
 
 class _EvidenceLayer(nn.Module):
@@ -229,8 +338,14 @@ class _EvidenceLayer(nn.Module):
         self.feedforward_norm = nn.LayerNorm(config.width)
         self.feedforward = _feed_forward(config.width, config.feedforward, config.width)
 
-    def forward(self, options: Tensor, memory: Tensor) -> Tensor:
-        options = options + self.attention(self.query_norm(options), self.memory_norm(memory))
+    def forward(self, options: Tensor, memories: list[_Memory], counts: list[int]) -> Tensor:
+        queries = self.query_norm(options).split(counts)
+        options = options + torch.cat(
+            [
+                self.attention.read(own, memory, self.memory_norm)
+                for own, memory in zip(queries, memories, strict=True)
+            ]
+        )
         return options + self.feedforward(self.feedforward_norm(options))
 
 
@@ -247,10 +362,16 @@ class _FieldLayer(nn.Module):
         self.linear1 = nn.Linear(config.width, config.feedforward)
         self.linear2 = nn.Linear(config.feedforward, config.width)
 
-    def forward(self, fields: Tensor, memory: Tensor) -> Tensor:
-        normed = self.norm1(fields)
-        fields = fields + self.self_attn(normed, normed)
-        fields = fields + self.multihead_attn(self.norm2(fields), memory)
+    def forward(self, fields: Tensor, memories: list[_Memory], counts: list[int]) -> Tensor:
+        own = self.norm1(fields).split(counts)
+        fields = fields + torch.cat([self.self_attn(each, each) for each in own])
+        own = self.norm2(fields).split(counts)
+        fields = fields + torch.cat(
+            [
+                self.multihead_attn.read(each, memory)
+                for each, memory in zip(own, memories, strict=True)
+            ]
+        )
         return fields + self.linear2(F.gelu(self.linear1(self.norm3(fields))))
 
 
@@ -261,16 +382,24 @@ def _feed_forward(inputs: int, inner: int, outputs: int) -> nn.Sequential:
     )
 
 
-def _summaries(options: Tensor, bases: Tensor, counts: list[int]) -> Tensor:
+def _summaries(options: Tensor, bases: Tensor, layout: _Layout) -> Tensor:
     """Give for each field the mean of its options, weighted by how they fit it, [Q, W]."""
-    scale = bases.shape[-1] ** -0.5
-    return torch.stack(
-        [
-            (own @ base * scale).softmax(0) @ own
-            for own, base in zip(options.split(counts), bases, strict=True)
-        ]
-    )
+    own = options[layout.options_of_field]  # [Q, most options, W]
+    fit = (own @ bases.unsqueeze(-1)).squeeze(-1) * bases.shape[-1] ** -0.5
+    weights = fit.masked_fill(~layout.present, -torch.inf).softmax(-1)
+    return (weights.unsqueeze(-2) @ own).squeeze(-2)
+
+
+def _centred(x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True)
 
 
 def _scaled(log_scale: Tensor) -> Tensor:
     return log_scale.clamp(max=_MAX_LOGIT_SCALE).exp()
+
+
+def _to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Send what the host made, without waiting for the device."""
+    if device.type == "cpu":
+        return values
+    return values.pin_memory().to(device, non_blocking=True)

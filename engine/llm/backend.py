@@ -17,9 +17,17 @@ from engine.bundle import Bundle
 from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAnswer
 from engine.errors import BadBundle, EngineError, EngineFailed
 from engine.llm.check import require_vllm
-from engine.llm.launch import Dtype, adapter_request, fingerprint, launch, prepare_environment
+from engine.llm.launch import (
+    Dtype,
+    Features,
+    adapter_request,
+    fingerprint,
+    launch,
+    prepare_environment,
+)
+from engine.llm.plan import Outcome, plan_of
 from engine.llm.settings import KEY
-from engine.tokens import Encoder, Record
+from engine.tokens import PREFIX, Encoder, Record
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
@@ -69,6 +77,7 @@ class VllmBackend:
         self.fingerprint = fingerprint
         self.dead = False
         self._encoder = encoder
+        self._state_start = len(encoder.ids(PREFIX))
 
     @classmethod
     async def start(
@@ -76,6 +85,7 @@ class VllmBackend:
         bundle: Bundle,
         *,
         dtype: Dtype = "bfloat16",
+        features: Features | None = None,
         window: int,
         kv_cache_memory: int | None = None,
         max_seqs: int = 16,
@@ -89,6 +99,8 @@ class VllmBackend:
         Args:
             bundle: Base, head, tokenizer and perhaps an adapter.
             dtype: Number format of the model; the head is computed in float32 always.
+            features: How head features are kept; None: in float32 for a model in float32, else in
+                float16, which rounds ten times less than bfloat16 in the same room.
             window: Longest record in tokens; at most the model's own limit.
             kv_cache_memory: Bytes for the cache; None: 256 MiB on a CPU, on a GPU what is free.
             max_seqs: Sequences in one engine step.
@@ -103,10 +115,12 @@ class VllmBackend:
         prepare_environment(debug=debug)
         await anyio.to_thread.run_sync(require_vllm, abandon_on_cancel=True)
         window = min(window, bundle.window)
+        features = features or ("float32" if dtype == "float32" else "float16")
         start = partial(
             launch,
             bundle,
             dtype=dtype,
+            features=features,
             window=window,
             kv_cache_memory=kv_cache_memory,
             max_seqs=max_seqs,
@@ -117,7 +131,7 @@ class VllmBackend:
             encoder=Encoder(bundle.tokenizer),
             adapter=adapter_request(bundle),
             window=window,
-            fingerprint=fingerprint(bundle, dtype),
+            fingerprint=fingerprint(bundle, dtype, features),
         )
         try:
             await backend._test()
@@ -152,6 +166,10 @@ class VllmBackend:
             tokens=tokens,
             tokens_read=tokens - reused,
             tokens_reused=reused,
+            steps=1
+            + max(outcome.last_step for outcome in outcomes)
+            - min(outcome.first_step for outcome in outcomes),
+            missed="; ".join(dict.fromkeys(o.missed for o in outcomes if o.missed)),
             truncated=max(record.truncated for record in records),
             engine_ms=(time.monotonic() - started) * 1e3,
             fingerprint=self.fingerprint,
@@ -194,13 +212,17 @@ class VllmBackend:
         adapter: LoRARequest | None,
         *,
         salt: str = "",
-    ) -> list[_Outcome]:
+    ) -> list[Outcome]:
         """Read the records side by side; the first failure ends the others."""
-        outcomes: dict[int, _Outcome] = {}
+        outcomes: dict[int, Outcome] = {}
 
         async def read(index: int) -> None:
             outcomes[index] = await self._read(
-                f"{decision_id}.{index}", records[index], adapter, salt
+                f"{decision_id}.{index}",
+                records[index],
+                adapter,
+                salt,
+                siblings=len(records) > 1,
             )
 
         try:
@@ -215,8 +237,14 @@ class VllmBackend:
         return [outcomes[index] for index in range(len(records))]
 
     async def _read(
-        self, request_id: str, record: Record, adapter: LoRARequest | None, salt: str
-    ) -> _Outcome:
+        self,
+        request_id: str,
+        record: Record,
+        adapter: LoRARequest | None,
+        salt: str,
+        *,
+        siblings: bool,
+    ) -> Outcome:
         from vllm.inputs.engine import tokens_input
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -227,8 +255,7 @@ class VllmBackend:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            skip_reading_prefix_cache=True,  # the head needs every row of the record
-            extra_args={KEY: msgspec.to_builtins(record.fields)},
+            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings),
         )
         prompt = tokens_input(list(record.input_ids), cache_salt=salt or None)
         try:
@@ -251,23 +278,17 @@ class VllmBackend:
             self.dead = True
             raise EngineFailed("the engine process is gone; start the worker again") from error
         assert isinstance(output, RequestOutput)
-        logits = (output.kv_transfer_params or {}).get(KEY)
-        if logits is None:
+        found = (output.kv_transfer_params or {}).get(KEY)
+        if found is None:
             raise EngineFailed("the engine ended the record without an answer; ask again")
-        if not all(map(math.isfinite, logits)):
+        outcome = msgspec.convert(found, Outcome)
+        if not all(map(math.isfinite, outcome.logits)):
             raise EngineFailed("the model's answer is not finite; other decisions go on")
-        return _Outcome(logits, output.num_cached_tokens or 0)
-
-
-class _Outcome(msgspec.Struct, frozen=True):
-    """What came back for one record: the logits of its options in order, and tokens reused."""
-
-    logits: list[float]
-    reused: int
+        return msgspec.structs.replace(outcome, reused=output.num_cached_tokens or 0)
 
 
 def _answers(
-    fields: Sequence[Field], record: Record, outcome: _Outcome, *, explain: bool
+    fields: Sequence[Field], record: Record, outcome: Outcome, *, explain: bool
 ) -> Iterator[FieldAnswer]:
     """Give each field of a record its share of the logits."""
     start = 0

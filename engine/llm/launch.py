@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 Dtype = Literal["bfloat16", "float32"]
+Features = Literal["float32", "float16", "bfloat16"]
+
+_UNIT = 16
+"""Tokens that are reused only together; vLLM's hashes cost time for each."""
 
 _CPU_KV_CACHE = 256 << 20
 """Bytes; left to itself vLLM takes nearly all memory of the machine."""
@@ -50,6 +54,7 @@ def launch(
     bundle: Bundle,
     *,
     dtype: Dtype,
+    features: Features,
     window: int,
     kv_cache_memory: int | None,
     max_seqs: int,
@@ -76,6 +81,7 @@ def launch(
         max_num_batched_tokens=max_batched_tokens,
         kv_cache_memory_bytes=kv_cache_memory or (_CPU_KV_CACHE if on_cpu else None),
         mamba_ssm_cache_dtype="float32",
+        prefix_match_unit=_UNIT,
         enforce_eager=on_cpu,
         worker_cls="engine.llm.worker.DecisionWorker",
         scheduler_cls="engine.llm.scheduler.DecisionScheduler",
@@ -84,7 +90,7 @@ def launch(
         **_adapter_arguments(bundle),
     )
     arguments.additional_config = WorkerSettings(  # pyright: ignore[reportAttributeAccessIssue]
-        head=str(bundle.head), head_config=bundle.head_config
+        head=str(bundle.head), head_config=bundle.head_config, features=features
     )
     try:
         return AsyncLLM.from_engine_args(arguments)
@@ -107,10 +113,10 @@ def adapter_request(bundle: Bundle) -> LoRARequest | None:
     return LoRARequest(f"clef@{bundle.hash[:12]}", 1, str(bundle.adapter))
 
 
-def fingerprint(bundle: Bundle, dtype: Dtype) -> str:
+def fingerprint(bundle: Bundle, dtype: Dtype, features: Features) -> str:
     """Name in one line all that answers depend on."""
     parts = " ".join(f"{part}={digest}" for part, digest in bundle.part_hashes.items())
-    return f"vllm={VLLM_VERSION} dtype={dtype} {parts}"
+    return f"vllm={VLLM_VERSION} dtype={dtype} features={features} {parts}"
 
 
 def _adapter_arguments(bundle: Bundle) -> dict[str, Any]:

@@ -1,43 +1,44 @@
-"""Decision records while vLLM reads them: gather the hidden states, then score the options.
+"""Decision records while vLLM reads them: keep the features, then score the options.
 
 Knows torch and the head, not vLLM; `worker.py` feeds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import msgspec
 import torch
 from torch import Tensor
 
-from engine.head import JointHead
-from engine.tokens import RecordField
+from engine.head import JointHead, Places, find_places
+from engine.llm.features import FeaturePool
+from engine.llm.plan import ReadPlan
 
 
 class Reading:
     """One record on its way through the model.
 
-    Rows are kept by position, so that chunks may come in any size and, after a preemption, once
-    more. A row that never came is NaN, and so are then the logits.
+    States are kept from the first question on, by position, so that chunks may come in any size
+    and, after a preemption, once more. A row that never came is NaN, and so are then the logits.
     """
 
-    def __init__(self, input_ids: Sequence[int], fields: Sequence[RecordField]) -> None:
-        self.input_ids = input_ids
-        self.fields = fields
-        self.hidden: Tensor | None = None
+    def __init__(self, length: int, places: Places) -> None:
+        self.length = length
+        self.places = places
+        self.tail: Tensor | None = None
 
     def take(self, start: int, rows: Tensor) -> bool:
         """Keep the rows of the positions from `start`; true if the last position is among them."""
-        length = len(self.input_ids)
-        if self.hidden is None:
-            self.hidden = rows.new_full((length, rows.shape[-1]), torch.nan)
-        end = min(start + len(rows), length)
+        end = min(start + len(rows), self.length)
         if start >= end:  # the model goes on writing behind the record
             return False
-        self.hidden[start:end] = rows[: end - start]
-        return end == length
+        first = self.places.start
+        if end > first:
+            if self.tail is None:
+                self.tail = rows.new_full((self.length - first, rows.shape[-1]), torch.nan)
+            begin = max(start, first)
+            self.tail[begin - first : end - first] = rows[begin - start : end - start]
+        return end == self.length
 
 
 class Reader:
@@ -46,9 +47,11 @@ class Reader:
     Args:
         head: The scoring network.
         lm_head: Rows of the output embedding, [vocabulary, hidden size], for lexical features.
+        pool: Where the features are kept.
     """
 
-    def __init__(self, head: JointHead, lm_head: Tensor) -> None:
+    def __init__(self, head: JointHead, lm_head: Tensor, pool: FeaturePool) -> None:
+        self.pool = pool
         self._head = head
         self._lm_head = lm_head
         self._readings: dict[str, Reading] = {}
@@ -56,47 +59,58 @@ class Reader:
     def __len__(self) -> int:
         return len(self._readings)
 
-    def begin(self, request_id: str, input_ids: Sequence[int], fields: Any) -> None:
-        """Expect a record; `fields` as `msgspec.to_builtins` made them."""
-        self._readings[request_id] = Reading(
-            input_ids, msgspec.convert(fields, tuple[RecordField, ...])
-        )
+    def begin(self, request_id: str, input_ids: Sequence[int], plan: ReadPlan) -> None:
+        """Expect a record."""
+        places = find_places(input_ids, plan.fields, self._lm_head, torch.float32)
+        self._readings[request_id] = Reading(len(input_ids), places)
 
     def forget(self, request_ids: Iterable[str]) -> None:
         """Drop what ended or was given up; ids that are not records are ignored."""
         for request_id in request_ids:
             self._readings.pop(request_id, None)
 
+    @torch.inference_mode()
     def step(
         self,
         request_ids: Iterable[str],
         counts: Mapping[str, int],
         starts: Mapping[str, int],
         hidden: Tensor,
+        slots: Tensor,
+        features_of: Callable[[str, int], Tensor],
     ) -> dict[str, Tensor]:
         """Take the rows of one engine step and score the records that it completed.
+
+        The features of all rows are kept, also those of requests that are no records: they may
+        have the same beginning, and to leave rows out would cost more than their product.
 
         Args:
             request_ids: The order of the requests in the batch.
             counts: Rows of each request.
             starts: Position of each request's first row.
             hidden: States after the final norm, [rows or more, hidden size]; valid in this step.
+            slots: Where the rows lie in the cache, [rows].
+            features_of: Gives the features of a request's first tokens.
 
         Returns:
             The logits of all options of each completed record, one after another, on the way to
             the host: valid once the step's own output is.
         """
-        logits: dict[str, Tensor] = {}
+        self.pool.write(slots, self._head.memory(hidden[: len(slots)]))
+        completed: dict[str, Reading] = {}
         row = 0
         for request_id in request_ids:
             count = counts[request_id]
             reading = self._readings.get(request_id)
             if reading is not None and reading.take(starts[request_id], hidden[row : row + count]):
-                logits[request_id] = self._score(reading)
+                completed[request_id] = reading
             row += count
-        return logits
+        if not completed:
+            return {}
+        memories = [features_of(name, reading.length) for name, reading in completed.items()]
+        return dict(zip(completed, self._score(memories, list(completed.values())), strict=True))
 
-    def _score(self, reading: Reading) -> Tensor:
-        assert reading.hidden is not None
-        scores = self._head.score(reading.hidden, reading.input_ids, self._lm_head, reading.fields)
-        return torch.cat([score.reshape(-1) for score in scores]).to("cpu", non_blocking=True)
+    def _score(self, memories: list[Tensor], readings: list[Reading]) -> list[Tensor]:
+        tails = [reading.tail for reading in readings if reading.tail is not None]
+        logits = self._head.logits(memories, tails, [reading.places for reading in readings])
+        return [each.to("cpu", non_blocking=True) for each in logits]

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 KEY = "ostinato"
-"""Under this name spans travel in `extra_args`, and logits in `kv_transfer_params`."""
+"""Under this name plans travel in `extra_args`, and outcomes in `kv_transfer_params`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +20,13 @@ class WorkerSettings:
     Attributes:
         head: Path of the head's tensors.
         head_config: Sizes of the head, as in the release's `joint_head_config.json`.
+        features: How head features are kept: "float32", "float16" or "bfloat16".
         home: Process that made these settings.
     """
 
     head: str
     head_config: dict[str, int]
+    features: str = "float32"
     home: int = dataclasses.field(default_factory=os.getpid)
 
     def compute_hash(self) -> str:
@@ -32,10 +34,10 @@ class WorkerSettings:
         return hashlib.sha256(b"ostinato").hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrive, (self.head, self.head_config, self.home)
+        return _arrive, (self.head, self.head_config, self.features, self.home)
 
 
-def _arrive(head: str, head_config: dict[str, int], home: int) -> WorkerSettings:
+def _arrive(head: str, head_config: dict[str, int], features: str, home: int) -> WorkerSettings:
     """Make the settings again; in another process than theirs, end it when theirs ends.
 
     Arrival is the first moment in an engine process that is ours. vLLM does not notice when its
@@ -52,4 +54,4 @@ def _arrive(head: str, head_config: dict[str, int], home: int) -> WorkerSettings
             os._exit(1)
 
         threading.Thread(target=outlive_nobody, name="home-watch", daemon=True).start()
-    return WorkerSettings(head, head_config, home)
+    return WorkerSettings(head, head_config, features, home)

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from vllm.platforms import current_platform
+from vllm.v1.core.kv_cache_utils import get_kv_cache_groups
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
+from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
+from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
 from engine.llm.settings import KEY, WorkerSettings
 
@@ -29,6 +33,7 @@ class DecisionWorker(Worker):
 
     def init_device(self) -> None:
         """Replace vLLM's two faulty CPU operators, before anything is built with them."""
+        refuse_foreign_cache(self.vllm_config)
         if current_platform.is_cpu():
             from engine.llm import gdn, lora
 
@@ -42,32 +47,58 @@ class DecisionWorker(Worker):
         settings = self.vllm_config.additional_config
         assert isinstance(settings, WorkerSettings)
         assert self.device is not None
-        head = JointHead.from_file(
+        self._head = JointHead.from_file(
             Path(settings.head), settings.head_config, dtype=torch.float32, device=self.device
         )
-        self._reader = Reader(head, _lm_head(self.get_model()))
+        self._feature_dtype: torch.dtype = getattr(torch, settings.features)
+        self._reader: Reader | None = None
         self._logits: dict[str, Tensor] = {}
+
+    def determine_available_memory(self) -> int:
+        """Leave room for the features in what vLLM takes for its cache."""
+        available = super().determine_available_memory()
+        groups = get_kv_cache_groups(self.vllm_config, self.get_kv_cache_spec())
+        group = groups[_attention_group(groups)]
+        layers = max(len(each.layer_names) for each in groups)
+        return share_of_cache(
+            available,
+            block_bytes=layers * group.kv_cache_spec.page_size_bytes,
+            feature_bytes=group.kv_cache_spec.block_size
+            * self._width
+            * self._feature_dtype.itemsize,
+        )
+
+    def initialize_from_config(self, kv_cache_config: KVCacheConfig) -> None:
+        """Allocate the cache and beside it the features."""
+        super().initialize_from_config(kv_cache_config)
+        assert self.device is not None
+        self._group = _attention_group(kv_cache_config.kv_cache_groups)
+        pool = FeaturePool(
+            kv_cache_config.num_blocks,
+            kv_cache_config.kv_cache_groups[self._group].kv_cache_spec.block_size,
+            self._width,
+            dtype=self._feature_dtype,
+            device=self.device,
+        )
+        self._reader = Reader(self._head, _lm_head(self.get_model()), pool)
 
     @torch.inference_mode()
     def execute_model(self, scheduler_output: SchedulerOutput) -> Any:
         """Run the step, then read its final states."""
+        reader = self._reader
+        assert reader is not None
+        if scheduler_output.kv_cache_block_copies:
+            reader.pool.copy(scheduler_output.kv_cache_block_copies)
         output = super().execute_model(scheduler_output)
-        self._reader.forget(scheduler_output.finished_req_ids)
+        reader.forget(scheduler_output.finished_req_ids)
         for new in scheduler_output.scheduled_new_reqs:
-            fields = ((new.sampling_params and new.sampling_params.extra_args) or {}).get(KEY)
-            if fields is not None:
+            plan = find_plan(new.sampling_params)
+            if plan is not None:
                 assert new.prompt_token_ids is not None
-                self._reader.begin(new.req_id, new.prompt_token_ids, fields)
+                reader.begin(new.req_id, new.prompt_token_ids, plan)
         state = self.model_runner.execute_model_state
-        if state is not None and len(self._reader):
-            # the newer model runner keeps the batch with the step, the older one with itself
-            batch = getattr(state, "input_batch", None) or self.model_runner.input_batch
-            self._logits = self._reader.step(
-                batch.req_ids,
-                scheduler_output.num_scheduled_tokens,
-                _starts(scheduler_output),
-                state.hidden_states,
-            )
+        if state is not None:
+            self._logits = self._read(reader, scheduler_output, state)
         return output
 
     def sample_tokens(self, grammar_output: Any) -> Any:
@@ -79,6 +110,42 @@ class DecisionWorker(Worker):
         if isinstance(output, AsyncModelRunnerOutput):
             return _WithLogits(output, logits)
         return _attach(output, logits)
+
+    @property
+    def _width(self) -> int:
+        return self._head.memory_projection.out_features
+
+    def _read(
+        self, reader: Reader, scheduler_output: SchedulerOutput, state: Any
+    ) -> dict[str, Tensor]:
+        """Read the step's states where this model runner keeps its slots and blocks."""
+        runner: Any = self.model_runner
+        group, pool = self._group, reader.pool
+        batch = getattr(state, "input_batch", None)
+        if batch is None:  # the older runner keeps the batch with itself, and blocks on the host
+            batch = runner.input_batch
+            rows = scheduler_output.total_num_scheduled_tokens
+            slots = batch.block_table[group].slot_mapping.gpu[:rows]
+
+            def features_of(request_id: str, length: int) -> Tensor:
+                return pool.read(runner.requests[request_id].block_ids[group], length)
+
+        else:
+            tables = runner.block_tables
+            slots = tables.slot_mappings[group, : batch.num_tokens]
+
+            def features_of(request_id: str, length: int) -> Tensor:
+                blocks = tables.input_block_tables[group][batch.req_ids.index(request_id)]
+                return pool.read(blocks, length, tables.kernel_block_sizes[group])
+
+        return reader.step(
+            batch.req_ids,
+            scheduler_output.num_scheduled_tokens,
+            _starts(scheduler_output),
+            state.hidden_states,
+            slots,
+            features_of,
+        )
 
 
 class _WithLogits(AsyncModelRunnerOutput):
@@ -105,6 +172,15 @@ def _starts(scheduler_output: SchedulerOutput) -> dict[str, int]:
     for new in scheduler_output.scheduled_new_reqs:
         starts[new.req_id] = new.num_computed_tokens
     return starts
+
+
+def _attention_group(groups: list[KVCacheGroupSpec]) -> int:
+    """Find the group whose slots count tokens; those of linear attention hold states."""
+    return next(
+        index
+        for index, group in enumerate(groups)
+        if isinstance(group.kv_cache_spec, FullAttentionSpec)
+    )
 
 
 def _lm_head(model: Any) -> Tensor:

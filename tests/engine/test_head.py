@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.errors import BadBundle
-from engine.head import JointHead
+from engine.head import JointHead, find_places
+from engine.manifest import HeadConfig
 from engine.tokens import RecordField
 from tests.support.bundles import ORACLE, oracle_answers
 
@@ -74,20 +78,124 @@ def test_logits_and_features_from_true_states(
     )
 
 
-def test_the_features_of_the_tokens_before_the_questions_are_enough(
+def plainly(head: JointHead) -> JointHead:
+    """Let every layer project all tokens to keys and values, as the release does."""
+
+    def read(self: Any, queries: Tensor, memory: Any, norm: Any = None) -> Tensor:
+        features = memory.features
+        return self(queries, features if norm is None else norm(features))
+
+    head = copy.deepcopy(head)
+    for module in head.modules():
+        if hasattr(module, "read"):
+            module.read = MethodType(read, module)
+    return head
+
+
+def peaked(head: JointHead, factor: float) -> JointHead:
+    """Make the attention's queries `factor` times longer."""
+    head = copy.deepcopy(head)
+    for name, tensor in head.named_parameters():
+        if "in_proj" in name and "self_attn" not in name:
+            tensor.chunk(3)[0].mul_(factor)
+    return head
+
+
+@pytest.mark.parametrize("factor", [1.0, 5.0, 25.0])
+@pytest.mark.parametrize("case", CASES)
+def test_features_read_by_absorption_give_what_keys_and_values_give(
+    case: str,
+    factor: float,
+    activations: dict[str, Tensor],
+    lm_head: Tensor,
+    answers: dict[str, Any],
+) -> None:
+    hidden, answer = activations[f"{case}.clef.hidden"], answers[case]
+    asked = answer["input_ids"], lm_head, fields_of(answer)
+    exact = peaked(JointHead.from_file(HEAD, CONFIG, dtype=torch.float64), factor)
+    truth = torch.cat(plainly(exact).score(hidden.double(), *asked))
+    found = torch.cat(exact.score(hidden.double(), *asked))
+    torch.testing.assert_close(found, truth, atol=1e-12, rtol=0)
+
+    head = peaked(JointHead.from_file(HEAD, CONFIG), factor)
+    found = torch.cat(head.score(hidden, *asked))
+    # sharp attention also multiplies the rounding of the layers before it, in either form
+    plain = float((torch.cat(plainly(head).score(hidden, *asked)) - truth).abs().max())
+    torch.testing.assert_close(found.double(), truth, atol=max(2e-5, 4 * plain), rtol=0)
+
+
+def test_absorption_at_the_size_of_the_release() -> None:
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 640, "width": 1024, "heads": 16, "feedforward": 512}
+    config = msgspec.convert(CONFIG | sizes, HeadConfig)
+    head = JointHead(config).double().requires_grad_(requires_grad=False)
+    for name, tensor in head.named_parameters():
+        noise = torch.randn_like(tensor)
+        is_norm = "norm" in name and name.endswith("weight")
+        tensor.copy_(1 + 0.1 * noise if is_norm else noise * (tensor.shape[-1:] or [1])[0] ** -0.5)
+    tokens = 700
+    fields = [
+        RecordField(1, (600, 605), tuple((605 + i, 606 + i) for i in range(many)))
+        for many in (2, 30, 60)  # 92 options: their layers project, the fields' absorb
+    ]
+    ids = torch.randint(50, (tokens,)).tolist()
+    hidden, lm_head = torch.randn(tokens, 640).double(), torch.randn(50, 640)
+    for asked in (fields, fields[:2]):
+        for factor, band in ((1, 1e-12), (8, 1e-11)):
+            sharp = peaked(head, factor)
+            found = torch.cat(sharp.score(hidden, ids, lm_head, asked))
+            truth = torch.cat(plainly(sharp).score(hidden, ids, lm_head, asked))
+            torch.testing.assert_close(found, truth, atol=band, rtol=0)
+
+
+def test_records_scored_together_are_scored_alone(
     activations: dict[str, Tensor], lm_head: Tensor, answers: dict[str, Any]
 ) -> None:
     head = JointHead.from_file(HEAD, CONFIG)
-    hidden, answer = activations["three_types.clef.hidden"], answers["three_types"]
-    fields, ids = fields_of(answer), answer["input_ids"]
-    whole = head.score(hidden, ids, lm_head, fields)
+    memories, tails, places, alone = [], [], [], []
+    for case in CASES:
+        hidden, answer = activations[f"{case}.clef.hidden"], answers[case]
+        fields, ids = fields_of(answer), answer["input_ids"]
+        places.append(find_places(ids, fields, lm_head, torch.float32))
+        memories.append(head.memory(hidden))
+        tails.append(hidden[places[-1].start :])
+        alone.append(torch.cat(head.score(hidden, ids, lm_head, fields)))
+    for one, other in zip(head.logits(memories, tails, places), alone, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-6, rtol=0)
+    memories[1] = memories[1] * torch.nan
+    first, lost, last = head.logits(memories, tails, places)
+    assert lost.isnan().all()
+    torch.testing.assert_close(first, alone[0], atol=2e-6, rtol=0)
+    torch.testing.assert_close(last, alone[2], atol=2e-6, rtol=0)
 
-    memory = head.memory(hidden)
-    spoiled = head.normalize(hidden)
-    spoiled[: fields[0].question_span[0]] = torch.nan
-    parts = head.logits(memory, head.pool(spoiled, ids, lm_head, fields))
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(one, other, atol=0, rtol=0)
+
+def test_what_keeping_features_in_fewer_bits_costs(
+    activations: dict[str, Tensor], lm_head: Tensor, answers: dict[str, Any]
+) -> None:
+    """Print the largest error of a logit by format and sharpness of the attention.
+
+    On this checkpoint, whose logits reach 3.6: float32 3e-8, float16 3e-4, bfloat16 3e-3;
+    with queries five times longer 8e-7, 3e-3 and 1e-1.
+    """
+    exact = JointHead.from_file(HEAD, CONFIG, dtype=torch.float64)
+    worst: dict[tuple[str, float], float] = {}
+    for factor in (1.0, 5.0):
+        head = peaked(exact, factor)
+        for case in CASES:
+            hidden, answer = activations[f"{case}.clef.hidden"].double(), answers[case]
+            places = find_places(answer["input_ids"], fields_of(answer), lm_head, torch.float64)
+            memory, tail = head.memory(hidden), hidden[places.start :]
+            [truth] = head.logits([memory], [tail], [places])
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
+                [found] = head.logits([memory.to(dtype)], [tail], [places])
+                key = str(dtype), factor
+                error = float((found - truth).abs().max())
+                worst[key] = max(worst.get(key, 0.0), error)
+    for (dtype, factor), error in worst.items():
+        print(f"features in {dtype:15} queries x {factor:2.0f}: logits within {error:.1e}")
+    assert worst["torch.float32", 1.0] < 1e-6
+    assert worst["torch.float16", 1.0] < 1e-3
+    assert worst["torch.bfloat16", 1.0] < 1e-2
 
 
 def test_other_tensors_are_refused(tmp_path: Path) -> None:

@@ -4,74 +4,144 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from engine.llm.features import FeaturePool  # noqa: E402
+from engine.llm.plan import ReadPlan  # noqa: E402
 from engine.llm.reading import Reader  # noqa: E402
+from engine.tokens import RecordField  # noqa: E402
 
-FIELDS = [{"type": 1, "question_span": [0, 1], "option_spans": [[1, 2]]}]
+QUESTION = 1
+PLAN = ReadPlan(
+    fields=(RecordField(1, (QUESTION, 2), ((2, 3),)),), state_start=0, public_end=0, state_end=1
+)
 WIDTH = 3
+BLOCK = 4
 
 
 class Sum:
-    """Stands for the head: one logit, the sum of all states."""
+    """Stands for the head: one logit, the sum of all features and of the states it asks for."""
 
-    def score(self, hidden, input_ids, lm_head, fields):
-        assert len(hidden) == len(input_ids)
-        return [hidden.sum().reshape(1) for _ in fields]
+    def memory(self, hidden):
+        return hidden
+
+    def logits(self, memories, tails, places):
+        return [
+            (memory.sum() + tail.sum()).reshape(1)
+            for memory, tail in zip(memories, tails, strict=True)
+        ]
+
+
+class Engine:
+    """Runs a reader over requests whose blocks are given out in turn."""
+
+    def __init__(self) -> None:
+        self.pool = FeaturePool(16, BLOCK, WIDTH, dtype=torch.float32)
+        self.reader = Reader(Sum(), torch.zeros(100, WIDTH), self.pool)
+        self.blocks: dict[str, list[int]] = {}
+
+    def begin(self, name: str, length: int, blocks: list[int] | None = None) -> None:
+        if blocks is None:
+            first = sum(map(len, self.blocks.values()))
+            blocks = list(range(first, first + -(-length // BLOCK)))
+        self.blocks[name] = blocks
+        self.reader.begin(name, list(range(length)), PLAN)
+
+    def step(self, *parts: tuple[str, int, int], padding: int = 0) -> dict[str, list[float]]:
+        """Read (request, start, count) in one step, each row naming its position."""
+        hidden = torch.cat([rows(start, count) for _, start, count in parts] + [rows(7, padding)])
+        slots = [
+            self.blocks[name][at // BLOCK] * BLOCK + at % BLOCK if name in self.blocks else 63
+            for name, start, count in parts
+            for at in range(start, start + count)
+        ]
+        logits = self.reader.step(
+            [name for name, _, _ in parts],
+            {name: count for name, _, count in parts},
+            {name: start for name, start, _ in parts},
+            hidden,
+            torch.tensor(slots),
+            lambda name, length: self.pool.read(self.blocks[name], length),
+        )
+        return {name: values.tolist() for name, values in logits.items()}
 
 
 @pytest.fixture
-def reader():
-    return Reader(Sum(), torch.zeros(1, WIDTH))
+def engine():
+    return Engine()
 
 
 def rows(first: int, count: int):
-    """States that name their position."""
     return torch.arange(first, first + count).float()[:, None].expand(count, WIDTH)
 
 
-def total(length: int) -> float:
-    return float(sum(range(length)) * WIDTH)
+def total(length: int) -> list[float]:
+    return [float((sum(range(length)) + sum(range(QUESTION, length))) * WIDTH)]
 
 
-def test_chunks_of_any_size_come_together(reader):
-    reader.begin("a", list(range(10)), FIELDS)
+def test_chunks_of_any_size_come_together(engine):
+    engine.begin("a", 10)
     for start, count in ((0, 1), (1, 4), (5, 3)):
-        assert reader.step(["a"], {"a": count}, {"a": start}, rows(start, count)) == {}
-    logits = reader.step(["a"], {"a": 2}, {"a": 8}, rows(8, 2))
-    assert logits["a"].tolist() == [total(10)]
+        assert engine.step(("a", start, count)) == {}
+    assert engine.step(("a", 8, 2)) == {"a": total(10)}
 
 
-def test_a_preempted_record_starts_again(reader):
-    reader.begin("a", list(range(6)), FIELDS)
-    reader.step(["a"], {"a": 4}, {"a": 0}, rows(0, 4))
-    reader.step(["a"], {"a": 2}, {"a": 0}, rows(0, 2))
-    assert reader.step(["a"], {"a": 4}, {"a": 2}, rows(2, 4))["a"].tolist() == [total(6)]
+def test_a_preempted_record_starts_again(engine):
+    engine.begin("a", 6)
+    engine.step(("a", 0, 4))
+    engine.step(("a", 0, 2))
+    assert engine.step(("a", 2, 4)) == {"a": total(6)}
 
 
-def test_rows_belong_to_requests_in_the_order_of_the_batch(reader):
-    reader.begin("a", list(range(2)), FIELDS)
-    reader.begin("b", list(range(3)), FIELDS)
-    hidden = torch.cat((rows(0, 3), rows(100, 4), rows(0, 2), rows(7, 5)))  # the last are padding
-    counts = {"a": 2, "chat": 4, "b": 3}
-    logits = reader.step(["b", "chat", "a"], counts, {"a": 0, "chat": 9, "b": 0}, hidden)
-    assert {name: value.tolist() for name, value in logits.items()} == {
-        "a": [total(2)],
-        "b": [total(3)],
-    }
+def test_rows_belong_to_requests_in_the_order_of_the_batch(engine):
+    engine.begin("a", 3)
+    engine.begin("b", 4)
+    found = engine.step(("b", 0, 4), ("chat", 9, 4), ("a", 0, 3), padding=5)
+    assert found == {"a": total(3), "b": total(4)}
 
 
-def test_a_row_that_never_came_makes_the_answer_nan(reader):
-    reader.begin("a", list(range(6)), FIELDS)
-    assert reader.step(["a"], {"a": 3}, {"a": 3}, rows(3, 3))["a"].isnan().all()
+def test_a_row_that_never_came_makes_the_answer_nan(engine):
+    engine.begin("a", 6)
+    [[logit]] = engine.step(("a", 3, 3)).values()
+    assert logit != logit  # noqa: PLR0124
 
 
-def test_tokens_behind_the_record_are_no_second_answer(reader):
-    reader.begin("a", list(range(2)), FIELDS)
-    assert reader.step(["a"], {"a": 2}, {"a": 0}, rows(0, 2))
-    assert reader.step(["a"], {"a": 1}, {"a": 2}, rows(2, 1)) == {}
+def test_features_of_another_request_serve_one_with_its_blocks(engine):
+    engine.begin("a", 9)
+    engine.step(("a", 0, 9))
+    engine.begin("b", 9, [0, 1, 5])
+    engine.pool.rows[2 * BLOCK :] = torch.nan
+    [[logit]] = engine.step(("b", 8, 1)).values()
+    assert logit != logit  # its states from the question on were not read  # noqa: PLR0124
+    shared = ReadPlan(
+        fields=(RecordField(1, (8, 9), ((8, 9),)),), state_start=0, public_end=8, state_end=8
+    )
+    engine.reader.begin("b", list(range(9)), shared)
+    assert engine.step(("b", 8, 1)) == {"b": [float((sum(range(9)) + 8) * WIDTH)]}
 
 
-def test_what_ended_is_forgotten(reader):
-    reader.begin("a", list(range(2)), FIELDS)
-    reader.forget(["a", "a chat"])
-    assert len(reader) == 0
-    assert reader.step(["a"], {"a": 2}, {"a": 0}, rows(0, 2)) == {}
+def test_a_copied_block_has_the_features(engine):
+    engine.begin("a", 4)
+    engine.step(("a", 0, 4))
+    engine.pool.copy([(0, 7), (3, 8)])
+    torch.testing.assert_close(engine.pool.read([7], 4), rows(0, 4))
+    assert engine.pool.read([8], 4).isnan().all()
+
+
+def test_kernels_may_divide_blocks():
+    pool = FeaturePool(4, 6, 1, dtype=torch.float32)
+    pool.write(torch.arange(24), torch.arange(24.0)[:, None])
+    whole = pool.read([3, 1], 9)
+    torch.testing.assert_close(pool.read(torch.tensor([9, 10, 11, 3, 4]), 9, 2), whole)
+    assert pool.nbytes == 4 * 6 * 1 * 4
+
+
+def test_tokens_behind_the_record_are_no_second_answer(engine):
+    engine.begin("a", 3, [0, 1])
+    assert engine.step(("a", 0, 3))
+    assert engine.step(("a", 3, 1)) == {}
+
+
+def test_what_ended_is_forgotten(engine):
+    engine.begin("a", 3)
+    engine.reader.forget(["a", "a chat"])
+    assert len(engine.reader) == 0
+    assert engine.step(("a", 0, 3)) == {}

@@ -1,0 +1,71 @@
+"""What the engine process is told about a record: where it is read, and where it may be reused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from engine.llm.settings import KEY
+from engine.tokens import Record, RecordField
+
+
+class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Travels in a request's `extra_args`; positions are token indices.
+
+    Attributes:
+        fields: Where questions and options stand.
+        state_start: Where the state starts; before that all records are alike.
+        public_end: Where the part of the state ends that records of other states share.
+        state_end: Where the state ends.
+        siblings: Other questions on the same state come along.
+    """
+
+    fields: tuple[RecordField, ...]
+    state_start: int
+    public_end: int
+    state_end: int
+    siblings: bool = False
+
+    @property
+    def limit(self) -> int:
+        """The first question: from here on every row has to be read, whatever is kept."""
+        return min(field.question_span[0] for field in self.fields)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back for one record.
+
+    Attributes:
+        logits: Of its options in order.
+        first_step: Number of the engine step that first read a part of it.
+        last_step: Number of the step that completed it.
+        missed: Why less was reused than could have been; empty if nothing was missed.
+        reused: Tokens.
+    """
+
+    logits: list[float]
+    first_step: int
+    last_step: int
+    missed: str
+    reused: int = 0
+
+
+def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, Any]:
+    """Give the `extra_args` of a record."""
+    plan = ReadPlan(
+        fields=record.fields,
+        state_start=state_start,
+        public_end=record.public_end,
+        state_end=record.state_end,
+        siblings=siblings,
+    )
+    return {KEY: msgspec.to_builtins(plan)}
+
+
+def find_plan(sampling_params: Any) -> ReadPlan | None:
+    """Find the plan in a request's sampling parameters; None if it is no record."""
+    arguments: Mapping[str, Any] = (sampling_params and sampling_params.extra_args) or {}
+    plan = arguments.get(KEY)
+    return None if plan is None else msgspec.convert(plan, ReadPlan)
