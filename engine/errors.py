@@ -5,6 +5,7 @@ EngineError                engine/error
 │   └── RecordTooLong      engine/record_too_long
 ├── BadBundle              engine/bad_bundle         missing file, wrong hash, parts that do not fit
 ├── BadWeights             engine/bad_weights        base or tuned weights that make no adapter
+├── DoesNotFit             engine/does_not_fit       a model that a card cannot hold
 ├── NotWritten             engine/not_written        a result that could not be put on disk
 ├── RequestTooLarge        engine/request_too_large  more bytes than the broker takes
 ├── DecisionExpired        engine/expired
@@ -51,6 +52,12 @@ class BadWeights(EngineError):
     """Base and tuned weights are damaged, or differ by more than an adapter can hold."""
 
     code = "engine/bad_weights"
+
+
+class DoesNotFit(EngineError):
+    """The card cannot hold the model; the message says what to change."""
+
+    code = "engine/does_not_fit"
 
 
 class NotWritten(EngineError):

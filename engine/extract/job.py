@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -378,21 +379,20 @@ def _claimed(work: Path, inputs: str) -> Iterator[None]:
     place = work / "inputs"
     with written(work):
         work.mkdir(parents=True, exist_ok=True)
-        lock = work.with_name(f"{work.name}.lock").open("w")
-    with lock:
+        folder = os.open(work, os.O_RDONLY)
+    try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise NotWritten(f"{work}: another extraction works there; let it finish") from error
         if not place.exists() or place.read_text() != inputs:
             with written(work):
-                shutil.rmtree(work)
-                work.mkdir()
+                for path in work.iterdir():
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
             write_bytes(place, inputs.encode())
-        try:
-            yield
-        finally:
-            Path(lock.name).unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _load(path: Path, kind: Any) -> Any:

@@ -9,6 +9,7 @@ from engine.adapter import TENSORS
 from engine.bundle import VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
 from engine.llm.settings import WorkerSettings
+from engine.plan import RANKS
 from engine.tensors import read_header
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ _UNIT = 16
 
 _CPU_KV_CACHE = 256 << 20
 """Bytes; left to itself vLLM takes nearly all memory of the machine."""
-
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks that vLLM allocates; a smaller adapter is padded with zeros."""
 
 
 def prepare_environment(*, debug: bool) -> None:
@@ -126,7 +124,7 @@ def _adapter_arguments(bundle: Bundle) -> dict[str, Any]:
     """
     if bundle.adapter is None or bundle.adapter_rank is None:
         return {}
-    rank = next((rank for rank in _RANKS if rank >= bundle.adapter_rank), None)
+    rank = next((rank for rank in RANKS if rank >= bundle.adapter_rank), None)
     if rank is None:
         raise BadBundle(f"the adapter's rank is {bundle.adapter_rank}, vLLM takes at most 512")
     names = read_header(bundle.adapter / TENSORS).shapes

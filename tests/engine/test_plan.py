@@ -1,0 +1,140 @@
+"""Plans at the 27B's shape, against what vLLM printed for it on an H200."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.bundle import Bundle
+from engine.errors import BadBundle, DoesNotFit
+from engine.plan import GIB, Sizes, draft_size, model_sizes, plan, sizes_of
+from engine.tensors import Shapes, read_header
+from tests.support.bundles import ORACLE, adapter_bundle
+
+HIDDEN, INNER, VOCABULARY = 5120, 17408, 248320
+CONFIG = {
+    "hidden_size": HIDDEN,
+    "intermediate_size": INNER,
+    "vocab_size": VOCABULARY,
+    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 48,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "max_position_embeddings": 262144,
+}
+FULL = {"q_proj": (12288, HIDDEN), "k_proj": (1024, HIDDEN), "v_proj": (1024, HIDDEN)}
+FULL |= {"o_proj": (HIDDEN, 6144)}
+LINEAR = {"in_proj_qkv": (10240, HIDDEN), "in_proj_z": (6144, HIDDEN), "in_proj_a": (48, HIDDEN)}
+LINEAR |= {"in_proj_b": (48, HIDDEN), "out_proj": (HIDDEN, 6144)}
+MLP = {"gate_proj": (INNER, HIDDEN), "up_proj": (INNER, HIDDEN), "down_proj": (HIDDEN, INNER)}
+
+
+def shapes_27b() -> Shapes:
+    shapes: Shapes = {
+        "lm_head.weight": (VOCABULARY, HIDDEN),
+        "model.language_model.embed_tokens.weight": (VOCABULARY, HIDDEN),
+        "model.visual.patch_embed.proj.weight": (1152, 1536),
+        "mtp.fc.weight": (HIDDEN, 2 * HIDDEN),
+    }
+    for layer, kind in enumerate(CONFIG["layer_types"]):
+        place = f"model.language_model.layers.{layer}"
+        block, own = ("linear_attn", LINEAR) if kind[0] == "l" else ("self_attn", FULL)
+        shapes |= {f"{place}.{block}.{name}.weight": shape for name, shape in own.items()}
+        shapes |= {f"{place}.mlp.{name}.weight": shape for name, shape in MLP.items()}
+    return shapes
+
+
+def sizes_27b(**changes: Any) -> Sizes:
+    shapes = shapes_27b()
+    options: dict[str, Any] = {"profile": "stored", "kv_dtype": "bf16"}
+    return model_sizes(
+        CONFIG,
+        shapes,
+        {name: 16.0 * shape[0] * shape[1] for name, shape in shapes.items()},
+        modules=set(FULL) | set(LINEAR) | set(MLP),
+        rank=256,
+        head=256_125_024,
+        width=1024,
+        **options | changes,
+    )
+
+
+def test_weights_and_cache_are_what_vllm_printed() -> None:
+    sizes = sizes_27b()
+    assert (sizes.weights + sizes.adapter) / GIB == pytest.approx(54.2, rel=0.05)
+    assert sizes.block == 784
+    assert sizes.kv_token == 64 * 1024
+    # 16 layers side by side, 4,096 bytes a token, and 1.6 MB of head features
+    assert sizes.pool == 16
+    assert sizes.block_bytes == 784 * (16 * 4096 + 2048)
+    assert sizes_27b(kv_dtype="fp8").kv_token == 32 * 1024
+
+
+def test_a_plan_is_all_of_the_card() -> None:
+    for memory, profile in ((24 * GIB, "w4a16"), (32 * GIB, "w4a16"), (141 * 10**9, "stored")):
+        found = plan(sizes_27b(profile=profile), memory)
+        assert 0 <= memory - sum(item.bytes for item in found.items) < 60 * 10**6
+        assert found.context > 0
+        assert found.matches > found.chats >= 0
+
+
+def test_more_memory_and_smaller_numbers_give_more_context() -> None:
+    tight = plan(sizes_27b(profile="w4a16"), 24 * GIB)
+    roomy = plan(sizes_27b(profile="w4a16"), 32 * GIB)
+    small = plan(sizes_27b(profile="w4a16", kv_dtype="fp8"), 24 * GIB)
+    assert tight.context < small.context
+    assert tight.context < roomy.context
+    assert plan(sizes_27b(), 141 * 10**9).context == 262144
+
+
+def test_what_does_not_fit_is_refused_with_what_to_change() -> None:
+    with pytest.raises(DoesNotFit, match=r"GiB are missing on 32\.0 GiB.*--profile fp8 or w4a16"):
+        plan(sizes_27b(), 32 * GIB)
+    with pytest.raises(DoesNotFit):
+        plan(sizes_27b(profile="w4a16"), 24 * GIB, draft=4 * GIB)
+    smallest = 20 * GIB
+    while True:  # the edge is where one sequence of one block fits
+        try:
+            found = plan(sizes_27b(profile="w4a16"), smallest)
+            break
+        except DoesNotFit:
+            smallest += GIB // 16
+    assert found.context == 784 or found.context == 2 * 784
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return adapter_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+def test_sizes_are_read_from_a_bundle(bundle: Bundle) -> None:
+    sizes = sizes_of(bundle)
+    shards = [read_header(ORACLE / "base" / f"model-0000{i}-of-00003.safetensors") for i in (1, 2)]
+    text = sum(
+        size
+        for shard in shards
+        for name, size in shard.sizes.items()
+        if not name.startswith("model.visual.")
+    )
+    assert sizes.weights == text
+    assert (sizes.full, sizes.linear, sizes.window) == (2, 6, 32768)
+    assert sizes.token == 2 * 2 * 64 * 2
+    assert sizes.state == 4 * 128 * 128 * 4 + 1024 * 3 * 2
+    # every layer's matrices, not only the adapted ones
+    assert (
+        sizes.adapter > 2 * (bundle.path / "adapter/adapter_model.safetensors").stat().st_size / 4
+    )
+    assert plan(sizes, 2 * GIB).context == 32768
+    assert sizes_of(bundle, profile="w4a16").weights < text
+
+
+def test_a_draft_model_takes_its_weights(tmp_path: Path) -> None:
+    assert draft_size(ORACLE / "base") == 6_807_776
+    with pytest.raises(BadBundle, match=r"no \*\.safetensors in it"):
+        draft_size(tmp_path)
