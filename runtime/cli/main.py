@@ -67,14 +67,20 @@ def run(arguments: list[str]) -> int:
     except TyperException as error:
         _print("runtime/usage", f"{error.format_message()} See --help.", arguments)
         return USAGE
-    except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("interrupted; what was acknowledged is in the log\n")
-        return INTERRUPTED
     except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return _interrupted()
         return _report(_first_known(group), arguments, group)
     except Exception as error:
         return _report(error, arguments, error)
+    if code == INTERRUPTED:  # what Typer makes of Ctrl-C
+        return _interrupted()
     return code if isinstance(code, int) else DONE
+
+
+def _interrupted() -> int:
+    sys.stderr.write("interrupted; what was acknowledged is in the log\n")
+    return INTERRUPTED
 
 
 KNOWN = (RuntimeFault, EngineError, StoreError, GamesError)
@@ -90,8 +96,6 @@ def _first_known(group: BaseExceptionGroup) -> BaseException:
 
 
 def _report(error: BaseException, arguments: list[str], whole: BaseException) -> int:
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
     if os.environ.get("OSTINATO_DEBUG"):
         raise whole
     if isinstance(error, KNOWN):

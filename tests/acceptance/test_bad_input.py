@@ -123,14 +123,13 @@ def test_errors_of_a_process(ostinato: Command):
     assert "Traceback" in debugged.stderr
 
 
-@pytest.mark.parametrize("url", ["nats://127.0.0.1:1", "nonsense"])
-def test_a_worker_without_its_broker(here: Here, url: str):
-    done = here("worker", "--nats", url, "--model", "mock")
+def test_a_worker_without_its_broker(here: Here):
+    done = here("worker", "--nats", "nats://127.0.0.1:1", "--model", "mock")
     assert done.code == 1
     said = ERROR.fullmatch(done.stderr.splitlines()[-1])
     assert said
     assert said["code"] == "engine/queue_unavailable"
-    assert url in said["message"]
+    assert "nats://127.0.0.1:1" in said["message"]
 
 
 def test_no_server_is_found(ostinato: Command, tmp_path: Path):

@@ -1,0 +1,100 @@
+"""What a command starts never outlives it, and what was acknowledged is never lost."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import Command, finished, wait_for
+
+SLOW = ("--model", "mock:seed=1,delay_ms=100", "--seed", 1, "--matches", 2)
+
+
+def play(log: str, *flags: object) -> tuple[object, ...]:
+    seats = ("--seat", "decision", "--seat", "random")
+    return ("play", "tictactoe", *seats, *(flags or SLOW), "--log", log, "--json")
+
+
+def answers(log: Path) -> int:
+    """Count the answers that a log has, beside its writer."""
+    try:
+        with closing(sqlite3.connect(f"file:{log}?mode=ro", uri=True)) as database:
+            query = "SELECT count(*) FROM events WHERE instr(payload, 'decision_answered')"
+            return database.execute(query).fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0  # there is none yet
+
+
+def resumed(ostinato: Command, log: str, *flags: object) -> dict[str, Any]:
+    """Check that a log replays, goes on with the same command, and is then whole."""
+    before = ostinato("replay", log, "--json")
+    assert before.code == 0, before
+    assert before.document["unfinished"] > 0
+    done = ostinato(*play(log, *flags))
+    assert done.code == 0, done
+    assert {match["reason"] for match in done.document["matches"]} == {"terminated"}
+    after = ostinato("replay", log, "--json").document
+    assert after["identical"]
+    assert after["unfinished"] == 0
+    return done.document
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_everything_and_loses_nothing(ostinato: Command, ending: signal.Signals):
+    log = ostinato.folder / "a.db"
+    with ostinato.started(*play("a.db")) as process:
+        wait_for(lambda: answers(log) >= 2)
+        assert len(ostinato.running()) == 3  # the command, its broker, its worker
+        process.send_signal(ending)
+        done = finished(process)
+    assert done.code == 130
+    assert done.stdout == ""
+    assert done.stderr == "interrupted; what was acknowledged is in the log\n"
+    assert not ostinato.running()
+    assert not list(ostinato.home.rglob("broker.json"))
+
+    whole = ostinato(*play("whole.db")).document
+    assert resumed(ostinato, "a.db")["matches"] == whole["matches"]
+
+
+def test_a_killed_command_takes_its_children_along(ostinato: Command):
+    log = ostinato.folder / "a.db"
+    with ostinato.started(*play("a.db")) as process:
+        wait_for(lambda: answers(log) >= 2)
+        process.kill()
+        process.wait()
+        wait_for(lambda: not ostinato.running(), within_s=10)
+    resumed(ostinato, "a.db")
+
+
+def test_an_interrupt_while_all_starts(ostinato: Command):
+    with ostinato.started(*play("a.db")) as process:
+        wait_for(lambda: len(ostinato.running()) > 1)
+        process.send_signal(signal.SIGINT)
+        assert finished(process).code == 130
+    assert not ostinato.running()
+
+
+def test_two_at_once(ostinato: Command):
+    """They share the data folder and have a broker each."""
+    with ostinato.started(*play("a.db")) as one, ostinato.started(*play("b.db")) as other:
+        wait_for(lambda: len(list(ostinato.home.rglob("broker.json"))) == 2)
+        first, second = finished(one), finished(other)
+    assert (first.code, second.code) == (0, 0)
+    assert first.document["matches"] == second.document["matches"]
+
+
+def test_the_second_writer_is_told_of_the_first(ostinato: Command):
+    endless = play("a.db", "--model", "mock:delay_ms=60000", "--deadline", 60)
+    with ostinato.started(*endless) as process:
+        wait_for(lambda: len(ostinato.running()) == 3)  # the log is opened before the engine
+        message = ostinato(*play("a.db")).refused("store/locked")
+        assert f"process {process.pid}" in message
+        assert ostinato("replay", "a.db", "--json").document["identical"]  # reading is for all
+        process.send_signal(signal.SIGINT)
+        assert finished(process).code == 130
