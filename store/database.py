@@ -128,7 +128,7 @@ def reading(path: Path) -> Engine:
         mode = "ro&immutable=1"
     engine = create_engine(
         "sqlite://",
-        creator=_recovered(path, _connector(path, mode)),
+        creator=_connector(path, mode),
         poolclass=QueuePool,
         isolation_level="AUTOCOMMIT",
     )
@@ -162,34 +162,6 @@ def _connector(path: Path, mode: str) -> Callable[[], sqlite3.Connection]:
         return connection
 
     return connect
-
-
-def _recovered(
-    path: Path, connect: Callable[[], sqlite3.Connection]
-) -> Callable[[], sqlite3.Connection]:
-    """Let a killed writer's leftovers be cleared away, which only a connection that writes can do.
-
-    SQLite does it at the first look at the file, under its own locks.
-    """
-
-    def look(connection: sqlite3.Connection) -> sqlite3.Connection:
-        try:
-            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def open_and_look() -> sqlite3.Connection:
-        try:
-            return look(connect())
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
-                raise
-        look(_connector(path, "rw")()).close()
-        return look(connect())
-
-    return open_and_look
 
 
 def _has_wal(path: Path) -> bool:
