@@ -101,7 +101,7 @@ def test_rows_belong_to_requests_in_the_order_of_the_batch(engine):
 def test_a_row_that_never_came_makes_the_answer_nan(engine):
     engine.begin("a", 6)
     [[logit]] = engine.step(("a", 3, 3)).values()
-    assert logit != logit  # noqa: PLR0124
+    assert logit != logit
 
 
 def test_features_of_another_request_serve_one_with_its_blocks(engine):
@@ -110,7 +110,7 @@ def test_features_of_another_request_serve_one_with_its_blocks(engine):
     engine.begin("b", 9, [0, 1, 5])
     engine.pool.rows[2 * BLOCK :] = torch.nan
     [[logit]] = engine.step(("b", 8, 1)).values()
-    assert logit != logit  # its states from the question on were not read  # noqa: PLR0124
+    assert logit != logit  # its states from the question on were not read
     shared = ReadPlan(
         fields=(RecordField(1, (8, 9), ((8, 9),)),), state_start=0, public_end=8, state_end=8
     )
