@@ -125,6 +125,7 @@ async def tight(tmp_path_factory):
             max_seqs=6,
             kv_cache_memory=28 << 20,
         )
+        await asker.backend.engine.reset_prefix_cache()  # the start read a record
         await asker.in_worker(keep_ledger)
         yield asker
         await asker.backend.close()
