@@ -1,0 +1,359 @@
+"""Reuse through a real vLLM on the CPU in float32: what is kept equals what is read anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from engine.contract import Ask, DecisionReply, DecisionRequest, Field
+from tests.support.bundles import adapter_bundle, tuned_bundle
+from tests.support.ledger import keep_ledger, read_ledger
+
+pytest.importorskip("vllm")
+
+pytestmark = pytest.mark.vllm
+
+UNIT = 16
+BLOCK = 384
+BAND = 1e-4
+WORDS = (" a", " b", " the", " of", " and", " to", " in")  # one token each
+
+
+class Asker:
+    """An engine of the tests, and short ways to ask it."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+        self.start: int = backend._state_start
+        self.asked = 0
+
+    async def ask(
+        self,
+        state: str,
+        *,
+        public: int | None = None,
+        questions: Sequence[int] = (0,),
+        salt: str = "",
+        form: Any = "independent",
+    ) -> DecisionReply:
+        self.asked += 1
+        ask = Ask(
+            state=state,
+            public_end=len(state) if public is None else public,
+            fields=tuple(map(question, questions)),
+            form=form,
+            salt=salt,
+        )
+        return await self.backend.decide(
+            DecisionRequest(
+                id=f"d{self.asked}",
+                attempt=1,
+                source="test",
+                affinity="test",
+                remaining_s=60,
+                ask=ask,
+                explain=True,
+            )
+        )
+
+    async def cold(self, state: str, **options: Any) -> DecisionReply:
+        """Ask where nothing is kept."""
+        self.asked += 1
+        return await self.ask(state, salt=f"cold {self.asked}", **options)
+
+    async def in_worker(self, function: Callable[[Any], Any]) -> Any:
+        [result] = await self.backend.engine.collective_rpc(function)
+        return result
+
+
+def question(number: int) -> Field:
+    ids = tuple(f"o{index}" for index in range(2 + number % 3))
+    return Field(
+        id=f"q{number}",
+        type="choice",
+        instruction="What now?" if number == 0 else f"And what of {number}?",
+        option_ids=ids,
+        option_texts=tuple(f'{{"option_id":"{id}"}}' for id in ids),
+    )
+
+
+def words(count: int, seed: int) -> str:
+    """Make a text of so many tokens."""
+    pick = random.Random(seed)
+    return "".join(pick.choice(WORDS) for _ in range(count))
+
+
+def logits(reply: DecisionReply) -> list[float]:
+    return [logit for answer in reply.answers for logit in answer.logits or ()]
+
+
+def distance(one: DecisionReply, other: DecisionReply) -> float:
+    return max(abs(a - b) for a, b in zip(logits(one), logits(other), strict=True))
+
+
+async def start(bundle: Any, **settings: Any) -> Asker:
+    from engine.llm.backend import VllmBackend
+
+    return Asker(await VllmBackend.start(bundle, dtype="float32", **settings))
+
+
+@pytest.fixture(scope="module")
+async def roomy(tmp_path_factory):
+    """Reads any record in one step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")
+        bundle = adapter_bundle(tmp_path_factory.mktemp("roomy"))
+        asker = await start(bundle, window=4096, max_batched_tokens=8192)
+        yield asker
+        await asker.backend.close()
+
+
+@pytest.fixture(scope="module")
+async def tight(tmp_path_factory):
+    """Reads in small chunks with little to keep them in; every row goes into a ledger."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")
+        asker = await start(
+            tuned_bundle(tmp_path_factory.mktemp("tight")),
+            window=1400,
+            max_batched_tokens=256,
+            max_seqs=6,
+            kv_cache_memory=28 << 20,
+        )
+        await asker.backend.engine.reset_prefix_cache()  # the start read a record
+        await asker.in_worker(keep_ledger)
+        yield asker
+        await asker.backend.close()
+
+
+async def first_rows(asker: Asker, state: str, *, salt: str, at: int) -> list[list[float]]:
+    """Give the features that a record sees right behind a token, whoever computed them."""
+
+    def record(worker):
+        reader, seen = worker._reader, worker.__dict__.setdefault("seen", [])
+        stock = reader._score
+
+        def score(memories, readings):
+            seen.extend(memory.tolist() for memory in memories)
+            return stock(memories, readings)
+
+        reader._score = score
+
+    def take(worker):
+        del worker._reader._score
+        return worker.__dict__.pop("seen")
+
+    await asker.in_worker(record)
+    await asker.ask(state, salt=salt, questions=(1,))
+    [memory] = await asker.in_worker(take)
+    return memory[at : at + 8]
+
+
+LENGTHS = [UNIT * 5 + off for off in (-1, 0, 1)] + [
+    BLOCK * blocks + off for blocks in (1, 2) for off in (-UNIT, -1, 0, 1, UNIT + 1)
+]
+
+
+@pytest.mark.parametrize("end", LENGTHS)
+async def test_a_known_state_is_one_step_and_a_grown_one_two(roomy, end):
+    state = words(end - roomy.start, end)
+    salt = f"{end}"
+    kept = end // UNIT * UNIT
+    cold = await roomy.ask(state, salt=salt)
+    assert cold.tokens_reused == 0
+    assert cold.steps == 2
+    assert cold.missed in ("first time", "other salt")
+
+    known = await roomy.ask(state, salt=salt, questions=(1,))
+    assert (known.steps, known.tokens_reused, known.missed) == (1, kept, "")
+    assert distance(known, await roomy.cold(state, questions=(1,))) < BAND
+    assert distance(cold, await roomy.ask(state, salt=salt)) < BAND
+
+    grown_state = state + words(60, end + 1)
+    grown = await roomy.ask(grown_state, salt=salt)
+    assert (grown.steps, grown.tokens_reused, grown.missed) == (2, kept, "")
+    assert distance(grown, await roomy.cold(grown_state)) < BAND
+    again = await roomy.ask(grown_state, salt=salt, questions=(2,))
+    assert (again.steps, again.tokens_reused) == (1, (end + 60) // UNIT * UNIT)
+    # what was kept before is kept still
+    assert (await roomy.ask(state, salt=salt, questions=(3,))).tokens_reused == kept
+
+
+@pytest.mark.parametrize("end", [BLOCK - UNIT - 1, BLOCK + 3 * UNIT + 5, 2 * BLOCK + 1])
+async def test_the_first_rows_behind_what_is_kept_are_right(roomy, end):
+    """A wrong state of linear attention shows in these alone."""
+    state = words(end - roomy.start, end)
+    await roomy.ask(state, salt="rows")
+    for fork in (end, BLOCK + 7, BLOCK - 9):  # beyond, just behind a border, before it
+        if fork > end:
+            continue
+        other = state + words(40, 1) if fork == end else state[: fork * 3] + words(400, fork)
+        reply = await roomy.ask(other, salt="rows")
+        at = reply.tokens_reused
+        hit = await first_rows(roomy, other, salt="rows", at=at)
+        cold = await first_rows(roomy, other, salt=f"anew {end} {fork}", at=at)
+        furthest = max(
+            abs(a - b) for x, y in zip(hit, cold, strict=True) for a, b in zip(x, y, strict=True)
+        )
+        assert furthest < BAND, (end, fork, at)
+
+
+async def test_two_seats_and_the_next_version_share_the_public_part(roomy):
+    public = words(500, 5)
+    for version in range(3):
+        for seat in (0, 1):
+            state = public + f" You are {seat}." + words(30, seat)
+            reply = await roomy.ask(state, public=len(public), salt="seats")
+            kept = (roomy.start + 500 + 70 * version) // UNIT * UNIT
+            before = (roomy.start + 500 + 70 * (version - 1)) // UNIT * UNIT
+            if seat == 1:
+                assert (reply.tokens_reused, reply.steps, reply.missed) == (kept, 1, "")
+            elif version > 0:
+                assert (reply.tokens_reused, reply.steps, reply.missed) == (before, 2, "")
+            assert distance(reply, await roomy.cold(state, public=len(public))) < BAND
+        public += words(70, 100 + version)
+
+
+@pytest.mark.parametrize("form", ["independent", "joint"])
+async def test_questions_on_a_private_part_read_it_once(roomy, form):
+    public, private = words(400, 8), words(90, 9)
+    state, options = public + private, {"public": len(public), "form": form}
+    asked = (0, 1, 2, 3)
+    first = await roomy.ask(state, questions=asked, salt=form, **options)
+    end = roomy.start + 490
+    questions = first.tokens - len(asked) * end if form == "independent" else first.tokens - end
+    if form == "independent":
+        assert first.tokens_read <= end + questions + len(asked) * UNIT
+        assert first.steps <= 5
+    known = await roomy.ask(state, questions=asked, salt=form, **options)
+    if form == "independent":
+        assert known.tokens_reused == len(asked) * (end // UNIT * UNIT)
+        assert known.steps <= 2  # they may arrive during a step
+        for number in asked:
+            alone = await roomy.cold(state, questions=(number,))
+            [answer] = [each for each in known.answers if each.id == f"q{number}"]
+            [lonely] = alone.answers
+            for a, b in zip(answer.logits or (), lonely.logits or (), strict=True):
+                assert abs(a - b) < BAND
+    assert distance(first, known) < BAND
+
+
+async def test_decisions_that_come_together_read_their_state_once(roomy):
+    state = words(700, 21)
+    replies: dict[int, DecisionReply] = {}
+
+    async def one(number: int) -> None:
+        replies[number] = await roomy.ask(state, questions=(number,), salt="together")
+
+    async with anyio.create_task_group() as group:
+        for number in range(6):
+            group.start_soon(one, number)
+    end = roomy.start + 700
+    own = sum(reply.tokens - end for reply in replies.values())
+    assert sum(reply.tokens_read for reply in replies.values()) <= end + own + 6 * UNIT
+    for number, reply in replies.items():
+        assert distance(reply, await roomy.cold(state, questions=(number,))) < BAND
+
+
+async def test_why_less_was_reused_is_said(roomy):
+    state = words(600, 31)
+    assert (await roomy.ask(state, salt="why")).missed == "first time"
+    assert (await roomy.ask(state, salt="other")).missed == "other salt"
+    [record] = roomy.backend._encoder.encode(
+        Ask(state=state, public_end=len(state), fields=(question(0),)), window=4096
+    )
+    outcomes = await roomy.backend._read_all("plain", [record], None, salt="why")
+    assert outcomes[0].missed == "other adapter"
+    letters = len(words(200, 31))
+    changed = state[:letters] + " door" + state[letters:]
+    reply = await roomy.ask(changed, salt="why")
+    assert reply.missed == f"text changed at token {roomy.start + 200}"
+    await roomy.backend.engine.reset_prefix_cache()
+    assert (await roomy.ask(state, salt="why")).missed == "evicted"
+    assert (await roomy.ask(state, salt="why")).missed == ""
+
+
+async def test_memory_of_features_is_slots_times_width_times_bytes(roomy):
+    def sizes(worker):
+        pool, config = worker._reader.pool, worker.model_runner.kv_cache_config
+        caches = sum(tensor.size for tensor in config.kv_cache_tensors)
+        return pool.nbytes, config.num_blocks, pool.block_size, caches
+
+    features, blocks, block, caches = await roomy.in_worker(sizes)
+    print(f"features {features} bytes beside {caches} bytes of keys, values and states")
+    assert features == blocks * block * 64 * 4
+    assert features + caches <= 256 << 20
+
+
+async def test_a_mixture_with_evictions_reads_no_feature_of_another(tight):
+    """Chunks, growth, forks, chats, aborts and preemptions with room for a few records only."""
+    pick = random.Random(7)
+    trunks = [words(1000, 50 + index) for index in range(3)]
+    replies: list[tuple[str, int, DecisionReply]] = []
+
+    async def decide(state: str, number: int) -> None:
+        replies.append((state, number, await tight.ask(state, questions=(number,))))
+
+    async def give_up(state: str, number: int) -> None:
+        with anyio.move_on_after(pick.random() * 0.2):
+            await decide(state, number)
+
+    async def chat(name: str, text: str) -> None:
+        from vllm.inputs.engine import tokens_input
+        from vllm.sampling_params import SamplingParams
+
+        ids = list(tight.backend._encoder.ids(text))
+        params = SamplingParams(max_tokens=12, temperature=0.0, detokenize=False, ignore_eos=True)
+        async for _ in tight.backend.engine.generate(tokens_input(ids), params, name):
+            pass
+
+    for turn in range(12):
+        async with anyio.create_task_group() as group:
+            for index in range(5):
+                trunk = pick.choice(trunks)[: pick.randrange(60, 900) * 3]
+                fork = words(pick.choice((0, 3, 40)), pick.randrange(3))
+                doing = give_up if pick.random() < 0.15 else decide
+                group.start_soon(doing, trunk + fork, pick.randrange(4))
+                if index == 0:
+                    group.start_soon(chat, f"chat {turn}", trunks[0][: pick.randrange(30, 900)])
+        if turn == 7:
+            await tight.backend.engine.reset_prefix_cache()
+    counts = await tight.in_worker(read_ledger)
+    print(counts, sum(reply.tokens_reused > 64 for _, _, reply in replies), "with reuse")
+    assert counts["wrong"] == 0
+    assert counts["copies"] > 0
+    for state, number, reply in pick.sample(replies, 20):
+        cold = await tight.cold(state, questions=(number,))
+        assert distance(reply, cold) < BAND
+
+
+async def test_an_engine_with_foreign_keys_and_values_is_refused():
+    from types import SimpleNamespace
+
+    from engine.errors import EngineFailed
+    from engine.llm.features import refuse_foreign_cache
+
+    def config(**settings: Any) -> Any:
+        parts: dict[str, Any] = {
+            "kv_transfer_config": None,
+            "kv_offloading_size": None,
+            "kv_sharing_fast_prefill": False,
+            "decode_context_parallel_size": 1,
+            "prefill_context_parallel_size": 1,
+        } | settings
+        part = SimpleNamespace(**parts)
+        return SimpleNamespace(
+            kv_transfer_config=part.kv_transfer_config, cache_config=part, parallel_config=part
+        )
+
+    refuse_foreign_cache(config())
+    for name in ("kv_transfer_config", "kv_offloading_size", "kv_sharing_fast_prefill"):
+        with pytest.raises(EngineFailed, match=name):
+            refuse_foreign_cache(config(**{name: 1}))
+    with pytest.raises(EngineFailed, match="decode_context"):
+        refuse_foreign_cache(config(decode_context_parallel_size=2))
