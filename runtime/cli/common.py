@@ -41,6 +41,13 @@ DtypeFlag = Annotated[
 ]
 
 
+def check_match(match: str) -> str:
+    """Give back the id of a match; raises BadInput for one that no match can have."""
+    if not match.isprintable():
+        raise BadInput(f"--match {match!r} is no match's id; name one that the file has")
+    return match
+
+
 def settings_of(config: Path | None, **flags: Any) -> Settings:
     """Put the settings together and have log lines written as they say."""
     settings = load_settings(config=config, **flags)

@@ -9,7 +9,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from runtime.cli.common import JsonFlag
+from runtime.cli.common import JsonFlag, check_match
 from runtime.cli.show import out, print_json
 from store.export import export_matches, import_matches, read_export
 from store.sqlite import open_log
@@ -25,7 +25,8 @@ def export(
     log: LogFile,
     file: MatchFile,
     match: Annotated[
-        list[str] | None, typer.Option(help="Only this match; may be repeated.", metavar="ID")
+        list[str] | None,
+        typer.Option(help="Only this match; may be repeated.", metavar="ID", parser=check_match),
     ] = None,
     json: JsonFlag = False,
 ) -> int:

@@ -56,6 +56,8 @@ def options(
 
 def main() -> None:
     """Run the command of the process's arguments and exit."""
+    # A script's background jobs ignore SIGINT, and SIGTERM would then be lost with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
 

@@ -9,7 +9,7 @@ import anyio
 import typer
 from rich.table import Table
 
-from runtime.cli.common import JsonFlag, settings_of
+from runtime.cli.common import JsonFlag, check_match, settings_of
 from runtime.cli.show import TASK, out, print_json, progress
 from runtime.replay import replay_file
 
@@ -21,7 +21,9 @@ def replay(
     file: Annotated[
         Path, typer.Argument(help="A log, or an exported file.", metavar="FILE.db|FILE.jsonl[.zst]")
     ],
-    match: Annotated[str | None, typer.Option(help="Only this match.", metavar="ID")] = None,
+    match: Annotated[
+        str | None, typer.Option(help="Only this match.", metavar="ID", parser=check_match)
+    ] = None,
     json: JsonFlag = False,
 ) -> int:
     """Replay matches and compare every version with what was recorded.

@@ -29,6 +29,7 @@ def here(
 
     def run_here(*arguments: object) -> Done:
         code = run([str(argument) for argument in arguments])
-        return Done(code, *capsys.readouterr())
+        said = capsys.readouterr()
+        return Done(code, str(said.out), str(said.err))
 
     return run_here

@@ -124,6 +124,7 @@ def test_failed_decisions_pause_and_the_same_command_goes_on(ostinato: Command):
     assert "The same command resumes paused matches." in done.stdout
 
     turns: list[int] = []
+    matches: list[dict[str, Any]] = []
     for _ in range(20):
         done = ostinato(*command, "--json")
         matches = done.document["matches"]

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from engine.broker import broker
+from engine.client import connect_engine
+from engine.models import open_model
 from tests.support.command import Command, finished, wait_for
+from tests.support.queues import request
 
 SLOW = ("--model", "mock:seed=1,delay_ms=100", "--seed", 1, "--matches", 2)
 
@@ -47,7 +51,9 @@ def resumed(ostinato: Command, log: str, *flags: object) -> dict[str, Any]:
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_everything_and_loses_nothing(ostinato: Command, ending: signal.Signals):
     log = ostinato.folder / "a.db"
-    with ostinato.started(*play("a.db")) as process:
+    # as a script's background job runs
+    before = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh") if ending == signal.SIGTERM else ()
+    with ostinato.started(*play("a.db"), before=before) as process:
         wait_for(lambda: answers(log) >= 2)
         assert len(ostinato.running()) == 3  # the command, its broker, its worker
         process.send_signal(ending)
@@ -98,3 +104,15 @@ def test_the_second_writer_is_told_of_the_first(ostinato: Command):
         assert ostinato("replay", "a.db", "--json").document["identical"]  # reading is for all
         process.send_signal(signal.SIGINT)
         assert finished(process).code == 130
+
+
+async def test_a_worker_alone(ostinato: Command, tmp_path: Path):
+    model = open_model("mock:seed=1")
+    async with broker(tmp_path / "broker") as running:
+        with ostinato.started("worker", "--model", model.spec, OSTINATO_NATS=running.url) as worker:
+            async with connect_engine(running.url, model, source="test") as engine:
+                reply = await engine.decide(request(source="test"))
+            assert reply.fingerprint == "mock-1"
+            worker.send_signal(signal.SIGTERM)
+            done = finished(worker)
+    assert (done.code, done.stdout) == (0, "")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,10 +81,15 @@ class Command:
         return Done(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
-    def started(self, *arguments: object, **variables: str) -> Iterator[subprocess.Popen[str]]:
-        """Run a command beside the test; whatever is left of it at the end is killed."""
+    def started(
+        self, *arguments: object, before: Sequence[str] = (), **variables: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Run a command beside the test; whatever is left of it at the end is killed.
+
+        `before` is a program that becomes the command which follows it.
+        """
         process = subprocess.Popen(
-            self._command(arguments),
+            [*before, *self._command(arguments)],
             cwd=self.folder,
             env=self.environment | variables,
             stdin=subprocess.DEVNULL,
