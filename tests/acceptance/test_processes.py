@@ -110,7 +110,7 @@ async def test_a_worker_alone(ostinato: Command, tmp_path: Path):
     model = open_model("mock:seed=1")
     async with broker(tmp_path / "broker") as running:
         with ostinato.started("worker", "--model", model.spec, OSTINATO_NATS=running.url) as worker:
-            async with connect_engine(running.url, model, source="log1") as engine:
+            async with connect_engine(running.url, model, source="test") as engine:
                 reply = await engine.decide(request(source="test"))
             assert reply.fingerprint == "mock-1"
             worker.send_signal(signal.SIGTERM)
