@@ -92,13 +92,16 @@ class QueueEngine:
         """Publish and wait; see `Engine.decide`.
 
         Raises:
-            BadRequest: Its answers would go to another source than this one waits on.
+            BadRequest: Its answers would go to another source than this one waits on, or it is
+                being asked already.
         """
         if request.source != self._source:
             raise BadRequest(
                 f"decision {request.id} is for source {request.source!r}, this connection waits"
                 f" for {self._source!r}; give both the log's id"
             )
+        if request.id in self._waiting:
+            raise BadRequest(f"decision {request.id} is being asked already; wait for its answer")
         waiting = self._waiting[request.id] = _Waiting(request)
         further: Stray = "late"
         try:
@@ -153,7 +156,10 @@ class QueueEngine:
     async def receive(self, reply: DecisionReply) -> None:
         """Take an answer that came over the queue."""
         waiting = self._waiting.get(reply.id)
-        if waiting is not None and waiting.reply is None:
+        if waiting is not None and reply.failure and reply.attempt < waiting.request.attempt:
+            if self._on_stray is not None:  # the later attempt may yet succeed
+                await self._on_stray(reply, "late")
+        elif waiting is not None and waiting.reply is None:
             waiting.reply = reply
             waiting.scope.cancel()
         elif self._on_stray is not None:

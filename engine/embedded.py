@@ -130,7 +130,12 @@ class _WorkerChild:
                 raise EngineFailed(f"the worker died {deaths} times; {_last_words(self._child)}")
             log.warning("the worker died and is started again", extra={"code": code})
             self._child.kill()
-            await self.start()
+            try:
+                await self.start()
+            except EngineError:
+                # a worker that died again is one more death; one that does not get ready is no use
+                if self._child.returncode is None:
+                    raise
 
     async def stop(self) -> None:
         """End the process and take its log away."""

@@ -3,7 +3,8 @@
 Requests go to `decide.{bundle}.{partition}.{affinity}` of a JetStream work queue and are
 acknowledged when their answer is in the answers stream. Answers go to
 `answers.{source}.{decision}`: whoever waits is subscribed to the subject itself, and finds in the
-stream what it missed while it was away.
+stream what it missed while it was away. Failures go to a subject of their own below it, so that
+none takes the place of an answer, and asking again is never answered with an old failure.
 
 The queue may lose everything. Its stream keeps the default sync, because the log republishes what
 has no answer: an fsync for each message would make nothing safer.
@@ -53,8 +54,11 @@ PROGRESS_S: Final = 1.5
 ANSWERS_KEPT_S: Final = 600.0
 _UNUSED_S: Final = 3600.0  # then requests that nobody took go, and consumers that nobody uses
 _TIMEOUT_S: Final = 5.0
-_PULL_S: Final = 5.0
+PULL_S: Final = 0.25  # the longest that a pull waits
+_LATE_S: Final = 1.0  # for the server's word that nothing came
 
+_NEXT: Final = msgspec.json.encode({"batch": 1, "expires": int(PULL_S * 1e9)})
+_NOTHING: Final = ("404", "408")  # statuses of a pull that found nothing
 _TOKEN = re.compile(r"[^\s.*>]+")
 _STREAM_FULL = 10077  # JetStream: maximum messages exceeded
 
@@ -77,15 +81,16 @@ class Delivery:
         self.request = request
         self.age_s = age_s
         """Since it was published, on the broker's clock."""
+        self.deadline = time.monotonic() + request.remaining_s - age_s
         self.number = message.metadata.num_delivered or 1
 
     async def ack(self) -> None:
         """It is done; the queue forgets it."""
         await self._quietly(self._message.ack)
 
-    async def hand_back(self) -> None:
-        """Let another worker have it at once."""
-        await self._quietly(self._message.nak)
+    async def hand_back(self, *, delay_s: float | None = None) -> None:
+        """Let another worker have it, at once or after a delay."""
+        await self._quietly(lambda: self._message.nak(delay=delay_s))
 
     async def in_progress(self) -> None:
         """It is being worked on; the time to acknowledge starts anew."""
@@ -107,9 +112,9 @@ class Queue:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
-        self._pull: JetStreamContext.PullSubscription | None = None
+        self._has_consumer = False
         self._consumer_lock = anyio.Lock()
-        self._clock_s = 0.0
+        self._clock_s = 0.0  # to add to our monotonic clock for the broker's time
         self.reconnected = anyio.Event()
         """Set when the connection was lost and is back; then replaced."""
 
@@ -235,11 +240,11 @@ class Queue:
                 return
             await receive(reply)
 
-        await self._client.subscribe(f"answers.{source}.*", cb=on_message)
+        await self._client.subscribe(f"answers.{source}.>", cb=on_message)
         await self._settle()
 
     async def find_answer(self, source: str, decision: str) -> DecisionReply | None:
-        """Look for an answer in the stream.
+        """Look for an answer in the stream; a failure is none.
 
         Raises:
             QueueUnavailable: The broker does not answer.
@@ -252,7 +257,11 @@ class Queue:
             return None
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the answers stream cannot be read: {error}") from error
-        return unpack(found.data or b"", found.headers, DecisionReply)
+        try:
+            return unpack(found.data or b"", found.headers, DecisionReply)
+        except BadRequest as error:
+            log.warning("an answer cannot be read", extra={"why": str(error)})
+            return None
 
     async def workers(self, bundle: str, *, wait_s: float = 1.0) -> WorkerInfo | None:
         """Give what one live worker of a bundle says of itself; None when there is none."""
@@ -280,41 +289,50 @@ class Queue:
         Raises:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
-        pull = None
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{DECISIONS}.{_consumer(bundle)}"
         try:
             async with self._consumer_lock:
-                pull = self._pull = self._pull or await self._consumer(bundle, ack_wait_s)
-            (message,) = await pull.fetch(1, timeout=_PULL_S)
+                if not self._has_consumer:
+                    await self._ensure_consumer(bundle, ack_wait_s)
+                    self._has_consumer = True
+            # Not nats-py's `fetch`: it stops listening when the server stops delivering, and what
+            # was under way then would be nobody's until the time to acknowledge is over.
+            message = await self._client.request(
+                subject,
+                _NEXT,
+                timeout=PULL_S + _LATE_S,
+                old_style=True,  # the shared inbox drops what keeps the stream's subject
+            )
         except TimeoutError:
             return None
         except NatsError as error:
-            # the consumer or its stream is gone: made again by the next pull
-            if pull is self._pull:
-                await self.stop_pulling()
+            self._has_consumer = False  # or its stream is gone: made again by the next pull
             raise QueueUnavailable(f"requests cannot be pulled: {error}") from error
+        status = (message.headers or {}).get("Status")
+        if status in _NOTHING:
+            return None
+        if status is not None:
+            self._has_consumer = False
+            raise QueueUnavailable(f"requests cannot be pulled: status {status}")
         return await self._delivery(message)
 
-    async def _consumer(self, bundle: str, ack_wait_s: float) -> JetStreamContext.PullSubscription:
+    async def _ensure_consumer(self, bundle: str, ack_wait_s: float) -> None:
         await self.ensure_streams()
-        return await self._js.pull_subscribe(
-            f"decide.{bundle}.>",
-            durable=f"workers-{bundle}",
-            stream=DECISIONS,
-            config=ConsumerConfig(
-                ack_policy=AckPolicy.EXPLICIT,
-                ack_wait=ack_wait_s,
-                max_deliver=MAX_DELIVER,
-                max_ack_pending=MAX_REQUESTS,
-                inactive_threshold=_UNUSED_S,
-            ),
-        )
-
-    async def stop_pulling(self) -> None:
-        """Have nothing more delivered here, so that what is handed back goes to others."""
-        pull, self._pull = self._pull, None
-        if pull is not None:
-            with contextlib.suppress(NatsError):
-                await pull.unsubscribe()
+        try:
+            await self._js.consumer_info(DECISIONS, _consumer(bundle))
+        except NotFoundError:
+            await self._js.add_consumer(
+                DECISIONS,
+                ConsumerConfig(
+                    durable_name=_consumer(bundle),
+                    filter_subject=f"decide.{bundle}.>",
+                    ack_policy=AckPolicy.EXPLICIT,
+                    ack_wait=ack_wait_s,
+                    max_deliver=MAX_DELIVER,
+                    max_ack_pending=MAX_REQUESTS,
+                    inactive_threshold=_UNUSED_S,
+                ),
+            )
 
     async def _delivery(self, message: Msg) -> Delivery | None:
         try:
@@ -324,17 +342,21 @@ class Queue:
             await message.term()
             return None
         published_s = message.metadata.timestamp.timestamp()
-        return Delivery(message, request, max(0.0, time.time() + self._clock_s - published_s))
+        return Delivery(message, request, max(0.0, time.monotonic() + self._clock_s - published_s))
 
     async def publish_answer(self, source: str, reply: DecisionReply) -> None:
         """Put an answer into its stream, which keeps the first one of each decision.
 
         Raises:
+            BadRequest, RequestTooLarge: It cannot be sent.
             QueueUnavailable: The stream did not acknowledge it.
         """
         data, headers = pack(reply, limit=self._client.max_payload)
-        headers["Nats-Msg-Id"] = reply.id
         subject = f"answers.{source}.{reply.id}"
+        headers["Nats-Msg-Id"] = reply.id
+        if reply.failure is not None:
+            subject += ".failed"
+            headers["Nats-Msg-Id"] += f".{reply.attempt}"
         try:
             try:
                 await self._js.publish(subject, data, headers=dict(headers))
@@ -358,14 +380,14 @@ class Queue:
 
     async def _learn_clock(self) -> None:
         """Learn how far the broker's clock is ahead of ours, to tell a request's age by it."""
-        before = time.time()
+        before = time.monotonic()
         try:
             reply = await self._client.request(
                 "$JS.API.STREAM.INFO." + ANSWERS, b"", timeout=_TIMEOUT_S
             )
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the broker does not tell its time: {error}") from error
-        ours = (before + time.time()) / 2
+        ours = (before + time.monotonic()) / 2
         theirs = msgspec.json.decode(reply.data, type=_Stamped).ts
         self._clock_s = theirs.timestamp() - ours
 
@@ -378,6 +400,10 @@ class Queue:
     async def _on_reconnect(self) -> None:
         before, self.reconnected = self.reconnected, anyio.Event()
         before.set()
+
+
+def _consumer(bundle: str) -> str:
+    return f"workers-{bundle}"
 
 
 class _Refused(Exception):
@@ -409,7 +435,7 @@ def _decisions() -> StreamConfig:
 def _answers() -> StreamConfig:
     return StreamConfig(
         name=ANSWERS,
-        subjects=["answers.*.*"],
+        subjects=["answers.>"],
         retention=RetentionPolicy.LIMITS,
         storage=StorageType.MEMORY,
         discard=DiscardPolicy.OLD,

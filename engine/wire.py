@@ -23,12 +23,17 @@ def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]
 
     Raises:
         BadRequest: A text in it is not valid Unicode.
-        RequestTooLarge: It is larger than `limit` bytes even when compressed.
+        RequestTooLarge: It is larger than `limit` bytes even when compressed, or than whoever
+            reads it unpacks.
     """
     try:
         data = msgspec.msgpack.encode(message)
     except UnicodeEncodeError as error:
         raise BadRequest(f"the request holds a lone surrogate: {error.reason}") from error
+    if len(data) > DECODED_LIMIT:
+        raise RequestTooLarge(
+            f"the message has {len(data)} bytes, the most is {DECODED_LIMIT}; shorten the state"
+        )
     headers: dict[str, str] = {}
     if len(data) > COMPRESS_ABOVE:
         data = zstandard.compress(data, 1)

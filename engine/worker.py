@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from engine.backend import Backend
 from engine.contract import DecisionReply, DecisionRequest, Failure
 from engine.errors import (
+    BadRequest,
     DecisionExpired,
     EngineError,
     EngineFailed,
@@ -32,7 +33,15 @@ from engine.errors import (
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.process import exit_with_parent
-from engine.queue import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S, Delivery, Queue, WorkerInfo
+from engine.queue import (
+    ACK_WAIT_S,
+    MAX_DELIVER,
+    PROGRESS_S,
+    PULL_S,
+    Delivery,
+    Queue,
+    WorkerInfo,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +49,12 @@ Dtype = Literal["bfloat16", "float32"]
 
 NATS_VARIABLE: Final = "OSTINATO_NATS"
 MAX_IN_FLIGHT: Final = 64
-GRACE_S: Final = 3.0  # with the time to close, under 5 s from the signal to the end
+MAX_CHARACTERS: Final = 1 << 20  # of states in flight; about 250,000 tokens
+GRACE_S: Final = 2.5  # with a last pull and the time to close, under 5 s from signal to end
 _CLOSE_S: Final = 1.5
 _PULLERS: Final = 4  # one would wait a round trip for each request of a burst
 _RETRY_S: Final = 0.2
+_AWAY_S: Final = 2 * PULL_S  # then the last pull of a worker that ends is over
 
 
 class Worker:
@@ -59,6 +70,8 @@ class Worker:
         self._name = uuid.uuid4().hex[:8]
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT)
         self._taken: set[Delivery] = set()
+        self._asking: dict[tuple[str, str], anyio.Event] = {}
+        self._finished = anyio.Event()  # of any request; then replaced
         self._pulling = anyio.CancelScope()
 
     def describe(self) -> WorkerInfo:
@@ -79,47 +92,63 @@ class Worker:
             async with anyio.create_task_group() as answering:
                 with self._pulling:
                     await self._pull(answering)
-                await self._queue.stop_pulling()
                 grace_s = 0.0 if self._backend.dead else GRACE_S
                 answering.cancel_scope.deadline = anyio.current_time() + grace_s
             keeping.cancel_scope.cancel()
         if self._backend.dead:
             raise EngineFailed("the engine has died; see the worker's log")
 
+    @property
+    def _ending(self) -> bool:
+        return self._backend.dead or self._pulling.cancel_called
+
     def drain(self) -> None:
         """Take no more requests; what is under way has the grace time, then it is handed back."""
         self._pulling.cancel()
 
     async def _pull(self, answering: TaskGroup) -> None:
-        while not self._backend.dead:
-            async with anyio.create_task_group() as group:
-                # a pull that was under way when the connection broke would wait for nothing
-                group.start_soon(_cancel_when, self._queue.reconnected, group.cancel_scope)
-                for _ in range(_PULLERS):
-                    group.start_soon(self._pull_on, answering, group.cancel_scope)
+        async with anyio.create_task_group() as group:
+            for _ in range(_PULLERS):
+                group.start_soon(self._pull_on, answering)
 
-    async def _pull_on(self, answering: TaskGroup, scope: anyio.CancelScope) -> None:
-        while not self._backend.dead:
+    async def _pull_on(self, answering: TaskGroup) -> None:
+        while not self._ending:
+            while sum(len(taken.request.ask.state) for taken in self._taken) >= MAX_CHARACTERS:
+                await self._finished.wait()
+            await self._slots.acquire()
             await self._pull_one(answering)
-        scope.cancel()
 
     async def _pull_one(self, answering: TaskGroup) -> None:
-        await self._slots.acquire()
         delivery = None
         try:
-            delivery = await self._queue.pull(self._model.hash, ack_wait_s=self._ack_wait_s)
+            # What came to a cancelled pull would be nobody's until the time to acknowledge
+            # is over. A pull is short, and a drain can wait for it.
+            with anyio.CancelScope(shield=True):
+                delivery = await self._queue.pull(self._model.hash, ack_wait_s=self._ack_wait_s)
         except QueueUnavailable:
             await anyio.sleep(_RETRY_S)
         finally:
             if delivery is None:
                 self._slots.release()
-        if delivery is not None:
-            self._taken.add(delivery)
-            answering.start_soon(self._finish, delivery)
+        if delivery is None:
+            return
+        if self._ending:
+            with anyio.CancelScope(shield=True):
+                await delivery.hand_back(delay_s=_AWAY_S)
+            return
+        self._taken.add(delivery)
+        answering.start_soon(self._finish, delivery)
 
     async def _finish(self, delivery: Delivery) -> None:
+        decision = (delivery.request.source, delivery.request.id)
         try:
-            await self._answer(delivery)
+            while asking := self._asking.get(decision):
+                await asking.wait()  # delivered again, or published again, while it is worked on
+            self._asking[decision] = anyio.Event()
+            try:
+                await self._answer(delivery)
+            finally:
+                self._asking.pop(decision).set()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back()
@@ -127,6 +156,8 @@ class Worker:
         finally:
             self._taken.discard(delivery)
             self._slots.release()
+            finished, self._finished = self._finished, anyio.Event()
+            finished.set()
             if self._backend.dead:
                 self._pulling.cancel()
 
@@ -147,12 +178,11 @@ class Worker:
                 reply = await self._decide(delivery)
             if reply is None:
                 # the engine died with it: it is for another worker, or this one started again
-                await self._queue.stop_pulling()
-                await delivery.hand_back()
+                await delivery.hand_back(delay_s=_AWAY_S)
                 return
             try:
                 await self._queue.publish_answer(request.source, reply)
-            except RequestTooLarge as error:
+            except (BadRequest, RequestTooLarge) as error:
                 await self._queue.publish_answer(request.source, _failed(request, error))
         except QueueUnavailable as error:
             log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
@@ -165,8 +195,13 @@ class Worker:
         # a redelivery is a further attempt too, without a publication
         attempt = max(request.attempt, delivery.number)
         started = time.monotonic()
-        left = request.remaining_s - waited
+        left = delivery.deadline - started
         try:
+            if delivery.number >= MAX_DELIVER:
+                raise EngineFailed(
+                    f"decision {request.id} was delivered {delivery.number} times, and no worker"
+                    " lived to answer it; see the workers' logs"
+                )
             reply = None
             if left > 0:
                 with anyio.move_on_after(left):
@@ -179,7 +214,7 @@ class Worker:
                     f"decision {request.id}: its {request.remaining_s:g} s ended {where}"
                 )
         except EngineError as error:
-            if self._backend.dead and delivery.number < MAX_DELIVER:
+            if self._backend.dead:
                 return None
             return _failed(request, error)
         except Exception:
@@ -203,11 +238,6 @@ def _failed(request: DecisionRequest, error: EngineError) -> DecisionReply:
     )
 
 
-async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
-
-
 async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
     """Load what answers for a model.
 
@@ -215,7 +245,8 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
         EngineError: It cannot be loaded here.
     """
     if model.bundle is None:
-        return MockBackend(parse_mock(model.spec))
+        settings = parse_mock(model.spec)
+        return MockBackend(msgspec.structs.replace(settings, window=model.window))
     # vLLM takes seconds to import and is not needed for a mock
     from engine.llm.backend import VllmBackend
 

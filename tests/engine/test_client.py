@@ -114,6 +114,23 @@ async def test_a_failure_is_the_same_error_here(running: RunningBroker) -> None:
             await engine.decide(request())
 
 
+async def test_a_decision_that_is_being_asked_is_refused_and_not_disturbed(
+    running: RunningBroker,
+) -> None:
+    gate, asked = Gate(), Asked()
+    async with (
+        working(running.url, gate),
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(asked.ask, engine, "d1")
+        await until(lambda: gate.asked)
+        with pytest.raises(BadRequest, match="d1 is being asked already"):
+            await engine.decide(request("d1"))
+        gate.opened.set()
+    assert list(asked.replies) == ["d1"]
+
+
 async def test_nobody_who_answers_is_told_apart_from_no_time_to_answer(
     running: RunningBroker,
 ) -> None:

@@ -4,19 +4,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
 from engine import embedded as embedded_module
+from engine import process
 from engine.broker import Broker
 from engine.client import Engine
 from engine.contract import DecisionReply
 from engine.embedded import embedded
-from engine.errors import BadRequest, EngineError, EngineFailed
+from engine.errors import BadRequest, EngineError, EngineFailed, RecordTooLong
 from engine.models import open_model
 from engine.queue import ACK_WAIT_S, Queue
 from tests.support.queues import MODEL, alive, request, until
@@ -106,6 +108,33 @@ async def test_a_decision_that_crashes_its_worker_is_answered_by_the_next(tmp_pa
         # redelivery comes after the time to acknowledge, which `embedded` leaves as it is
         reply = await engine.decide(request(remaining_s=ACK_WAIT_S * 3))
     assert reply.failure is None
+
+
+async def test_a_worker_that_dies_while_it_starts_again_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers: list[process.Child] = []
+    start = process.start
+
+    def note(command: Sequence[str], **options: Any) -> process.Child:
+        child = start(command, **options)
+        if "engine.worker" in command:
+            workers.append(child)
+        return child
+
+    monkeypatch.setattr(process, "start", note)
+    async with embedded(MODEL, home=tmp_path, source="log1") as engine:
+        for number in (1, 2):
+            os.kill(workers[-1].pid, signal.SIGKILL)
+            await until(lambda number=number: len(workers) > number)
+        assert len(await all_answered(engine, "d")) == 20
+
+
+async def test_the_window_is_the_workers_too(tmp_path: Path) -> None:
+    model = open_model("mock", window=10)
+    async with embedded(model, home=tmp_path, source="log1") as engine:
+        with pytest.raises(RecordTooLong, match="the window 10"):
+            await engine.decide(request(state="a state" * 10))
 
 
 async def test_a_worker_that_dies_time_and_again_ends_the_run(

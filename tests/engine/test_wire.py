@@ -67,3 +67,12 @@ def test_what_would_unpack_to_too_much_is_refused_before_it_is_unpacked() -> Non
     bomb = zstandard.compress(bytes(wire.DECODED_LIMIT + 1))
     with pytest.raises(BadRequest, match=str(wire.DECODED_LIMIT)):
         wire.unpack(bomb, {"Content-Encoding": "zstd"}, DecisionRequest)
+
+
+def test_what_nobody_would_unpack_is_refused_where_it_is_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "DECODED_LIMIT", 5000)
+    wire.pack(request(state="x" * 4000), limit=LIMIT)
+    with pytest.raises(RequestTooLarge, match=r"\d{4} bytes, the most is 5000"):
+        wire.pack(request(state="x" * 5000), limit=LIMIT)

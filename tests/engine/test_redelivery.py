@@ -1,0 +1,187 @@
+"""One decision more than once: published again, delivered again, failed before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from engine import worker as worker_module
+from engine.broker import RunningBroker, broker
+from engine.client import Stray, connect_engine
+from engine.contract import DecisionReply, DecisionRequest
+from engine.errors import EngineFailed
+from engine.queue import ACK_WAIT_S, ANSWERS, DECISIONS, MAX_DELIVER, Queue
+from tests.support.queues import MODEL, Gate, Scripted, raw, request, until, working
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
+    async with broker(tmp_path) as running:
+        yield running
+
+
+async def waiting(running: RunningBroker) -> int:
+    async with raw(running.url) as client:
+        return (await client.jetstream().stream_info(DECISIONS)).state.messages
+
+
+async def nothing_waits(running: RunningBroker) -> bool:
+    return await waiting(running) == 0
+
+
+async def test_what_failed_may_succeed_when_it_is_asked_again(running: RunningBroker) -> None:
+    async def once(request: DecisionRequest) -> DecisionReply:
+        if len(backend.asked) == 1:
+            raise EngineFailed("out of memory")
+        return await backend.answer(request)
+
+    backend = Scripted(once)
+    async with (
+        working(running.url, backend),
+        connect_engine(running.url, MODEL, source="log1") as engine,
+    ):
+        with pytest.raises(EngineFailed, match="out of memory"):
+            await engine.decide(request())
+        assert (await engine.decide(request(attempt=2))).failure is None
+
+
+async def test_a_failure_of_an_earlier_attempt_does_not_end_the_one_under_way(
+    running: RunningBroker,
+) -> None:
+    strays: list[tuple[int, Stray]] = []
+
+    async def on_stray(reply: DecisionReply, stray: Stray) -> None:
+        strays.append((reply.attempt, stray))
+
+    gate = Gate()
+    replies: list[DecisionReply] = []
+    async with (
+        working(running.url, gate),
+        connect_engine(running.url, MODEL, source="log1", on_stray=on_stray) as engine,
+    ):
+
+        async def ask() -> None:
+            replies.append(await engine.decide(request(attempt=3)))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await until(lambda: gate.asked)
+            queue = await Queue.connect(running.url)
+            failed = worker_module._failed(request(attempt=2), EngineFailed("it died"))
+            await queue.publish_answer("log1", failed)
+            await queue.close()
+            await until(lambda: strays)
+            gate.opened.set()
+    assert replies[0].failure is None
+    assert strays == [(2, "late")]
+
+
+async def test_a_failure_never_takes_the_place_of_an_answer(running: RunningBroker) -> None:
+    queue = await Queue.connect(running.url)
+    answer = DecisionReply(id="d1", attempt=1)
+    await queue.publish_answer("log1", answer)
+    await queue.publish_answer(
+        "log1", worker_module._failed(request(attempt=2), EngineFailed("it died"))
+    )
+    assert await queue.find_answer("log1", "d1") == answer
+    await queue.close()
+
+
+async def test_a_damaged_answer_in_the_stream_is_no_answer(running: RunningBroker) -> None:
+    async with raw(running.url) as client, working(running.url, Scripted()):
+        await client.jetstream().publish("answers.log1.d1", b"damaged")
+        async with connect_engine(running.url, MODEL, source="log1") as engine:
+            assert (await engine.decide(request(attempt=2))).id == "d1"
+
+
+async def test_a_decision_published_again_is_not_worked_on_twice_at_once(
+    running: RunningBroker,
+) -> None:
+    gate = Gate()
+    async with working(running.url, gate) as worker:
+        queue = await Queue.connect(running.url)
+        await queue.publish_request(MODEL.hash, request())
+        await until(lambda: gate.asked)
+        await queue.publish_request(MODEL.hash, request(attempt=2))
+        await until(lambda: worker.describe().in_flight == 2)
+        gate.opened.set()
+        await until(lambda: nothing_waits(running))
+        assert await queue.find_answer("log1", "d1") is not None
+        await queue.close()
+    assert len(gate.asked) == 1
+
+
+async def test_what_ends_every_worker_is_answered_as_failed(running: RunningBroker) -> None:
+    queue = await Queue.connect(running.url)
+    await queue.publish_request(MODEL.hash, request())
+    for number in range(1, MAX_DELIVER):
+        delivery = await queue.pull(MODEL.hash, ack_wait_s=0.2)
+        while delivery is None:  # the one before ended without a word
+            delivery = await queue.pull(MODEL.hash)
+        assert delivery.number == number
+    backend = Scripted()
+    async with (
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        working(running.url, backend),
+    ):
+        with pytest.raises(EngineFailed, match=f"delivered {MAX_DELIVER} times"):
+            await engine.decide(request())
+        await until(lambda: nothing_waits(running))
+    assert backend.asked == []
+    await queue.close()
+
+
+async def test_streams_that_are_deleted_delay_no_decision(running: RunningBroker) -> None:
+    async with (
+        working(running.url, Scripted()),
+        connect_engine(running.url, MODEL, source="log1") as engine,
+    ):
+        await engine.decide(request("before"))
+        async with raw(running.url) as client:
+            for name in (DECISIONS, ANSWERS):
+                await client.jetstream().delete_stream(name)
+        await engine.decide(request("after", remaining_s=3.0))
+
+
+async def test_a_drain_under_load_loses_sight_of_no_request(running: RunningBroker) -> None:
+    """Nothing waits for the time to acknowledge, however the end falls between two requests."""
+    rounds, many = 4, 100
+    answered = 0
+
+    async with connect_engine(running.url, MODEL, source="log1") as engine:
+
+        async def ask(decision: str) -> None:
+            nonlocal answered
+            await engine.decide(request(decision, remaining_s=ACK_WAIT_S / 2))
+            answered += 1
+
+        for round_ in range(rounds):
+            async with anyio.create_task_group() as group, working(running.url, Scripted()):
+                async with working(running.url, Scripted()) as worker:
+                    before = answered
+                    for number in range(many):
+                        group.start_soon(ask, f"d{round_}-{number}")
+                    await until(lambda before=before: answered > before + many // 5)
+                    worker.drain()
+                await until(lambda round_=round_: answered == (round_ + 1) * many)
+
+
+async def test_large_states_wait_until_there_is_room(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "MAX_CHARACTERS", 1000)
+    gate = Gate()
+    async with working(running.url, gate) as worker:
+        queue = await Queue.connect(running.url)
+        for number in range(20):
+            await queue.publish_request(MODEL.hash, request(f"d{number}", state="x" * 1000))
+        await until(lambda: gate.asked)
+        # as many as were being pulled when the first filled the room
+        assert worker.describe().in_flight <= worker_module._PULLERS
+        gate.opened.set()
+        await until(lambda: nothing_waits(running))
+        await queue.close()
+    assert len(gate.asked) == 20
