@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from runtime.agents import Agent, make_agent
 from runtime.match import Match, MatchResult
 from runtime.table import Seat, Table, Terms
 from runtime.tally import Tally
-from store.events import DecisionAnswered, Event
+from store.events import DecisionAnswered, Event, TurnTaken
 from store.log import EventLog
 from store.memory import MemoryLog
 
@@ -90,3 +91,12 @@ def timeless(events: Sequence[Event]) -> list[Event]:
 def kinds(events: Sequence[Event]) -> list[str]:
     """Give the types of events."""
     return [str(event.__struct_config__.tag) for event in events]
+
+
+def turns(events: Sequence[Event]) -> list[TurnTaken]:
+    return [event for event in events if isinstance(event, TurnTaken)]
+
+
+def only(events: Sequence[Event], kind: type) -> Any:
+    [event] = [event for event in events if isinstance(event, kind)]
+    return event
