@@ -101,6 +101,11 @@ def _watch_states(manager: Any, stops: Mapping[str, Stops]) -> None:
 
 
 def _watch_attention(manager: Any, stops: Mapping[str, Stops]) -> None:
+    _keep_stops(manager, stops)
+    _defer_copies(manager)
+
+
+def _keep_stops(manager: Any, stops: Mapping[str, Stops]) -> None:
     cache_tail = manager._cache_partial_tail_block
 
     def cache_stops(request: Request, num_tokens: int) -> None:
@@ -122,3 +127,46 @@ def _watch_attention(manager: Any, stops: Mapping[str, Stops]) -> None:
                 )
 
     manager._cache_partial_tail_block = cache_stops
+
+
+def _defer_copies(manager: Any) -> None:
+    """Let nobody begin inside a block that the same step is still to fill.
+
+    Whoever begins inside a block gets a copy of it, made before the step computes anything. vLLM
+    registers blocks when their step is planned, and waits a step only for the states of linear
+    attention. Those may be there from before when keys and values had to be read again.
+    """
+    cache_blocks, start_step = manager.cache_blocks, manager.new_step_starts
+    count_blocks = manager.get_num_blocks_to_allocate
+    filled_from: dict[int, int] = {}  # by block, the first token that this step computes
+
+    def new_step_starts() -> None:
+        filled_from.clear()
+        start_step()
+
+    def cache_and_note(request: Request, num_tokens: int, **options: Any) -> None:
+        size, name = manager.block_size, request.request_id
+        start = max(request.num_computed_tokens, manager.num_cached_block.get(name, 0) * size)
+        blocks = manager.req_to_blocks[name]
+        for index in range(start // size, -(-num_tokens // size)):
+            filled_from[blocks[index].block_id] = max(start, index * size)
+        cache_blocks(request, num_tokens, **options)
+
+    def count_or_wait(
+        request_id: str,
+        num_tokens: int,
+        found: Any,
+        computed: int,
+        end: int,
+        *rest: Any,
+        **options: Any,
+    ) -> int:
+        if manager._has_partial_local_hit(found, end):
+            filled = filled_from.get(found[-1].block_id)
+            if filled is not None and filled < end:
+                return manager.block_pool.num_gpu_blocks + 1  # too many: it waits for the next
+        return count_blocks(request_id, num_tokens, found, computed, end, *rest, **options)
+
+    manager.new_step_starts = new_step_starts
+    manager.cache_blocks = cache_and_note
+    manager.get_num_blocks_to_allocate = count_or_wait
