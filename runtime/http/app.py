@@ -45,7 +45,12 @@ def application(gateway: Gateway) -> ASGIApp:
             for path, (method, handler) in paths.items()
             for end in ("", "/")  # both directly: clients take no redirects
         ],
-        exception_handlers={Problem: _on_problem, HTTPException: _on_http_exception},
+        exception_handlers={
+            Problem: _on_problem,
+            HTTPException: _on_http_exception,
+            ClientDisconnect: _on_disconnect,
+            Exception: _on_fault,
+        },
     )
     app.router.redirect_slashes = False
     return _Observed(app, gateway, routes=frozenset(paths))
@@ -156,6 +161,19 @@ async def _on_problem(request: Request, error: Exception) -> Response:
     return Response(encode(error), error.status, error.headers, "application/json")
 
 
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    """Nobody reads it."""
+    request.scope["ostinato.code"] = "client_gone"
+    return Response(status_code=_CLOSED)
+
+
+async def _on_fault(request: Request, error: Exception) -> Response:
+    """A fault of the server; Starlette raises it further once this is sent."""
+    name = request.scope["ostinato.request"]
+    told = problem(500, "internal_error", f"the server failed; its log has request {name}")
+    return await _on_problem(request, told)
+
+
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     """Starlette's own: no such path, or another method."""
     assert isinstance(error, HTTPException)
@@ -170,7 +188,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 class _Observed:
-    """Gives every reply its request's id, writes a log line, counts; the last resort for faults."""
+    """Gives every reply its request's id, writes a log line and counts."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway, *, routes: frozenset[str]) -> None:
         self._app = app
@@ -183,6 +201,7 @@ class _Observed:
             return
         started, name = time.monotonic(), uuid.uuid4().hex
         status = _CLOSED
+        scope["ostinato.request"] = name
 
         async def send_named(message: Message) -> None:
             nonlocal status
@@ -196,18 +215,8 @@ class _Observed:
 
         try:
             await self._app(scope, receive, send_named)
-        except ClientDisconnect:
-            scope["ostinato.code"] = "client_gone"
         except Exception:
             log.exception("a request broke the server", extra={"request": name})
-            scope["ostinato.code"] = "internal_error"
-            if status == _CLOSED:
-                told = problem(
-                    500, "internal_error", f"the server failed; its log has request {name}"
-                )
-                await Response(encode(told), 500, media_type="application/json")(
-                    scope, receive, send_named
-                )
         finally:
             self._note(scope, name, status, time.monotonic() - started)
 

@@ -7,6 +7,7 @@ under way. Identical asks share one decision; it is given up when the last one w
 from __future__ import annotations
 
 import hashlib
+import logging
 import uuid
 
 import anyio
@@ -15,6 +16,8 @@ from anyio.abc import TaskGroup
 from engine.client import Engine
 from engine.contract import Ask, DecisionReply, DecisionRequest, encode_ask
 from engine.errors import EngineError, EngineFailed
+
+log = logging.getLogger(__name__)
 
 
 class _Shared:
@@ -95,6 +98,9 @@ class Sharing:
                 shared.reply = await engine.decide(request)
         except EngineError as error:
             shared.error = error
+        except Exception:
+            log.exception("a decision broke", extra={"decision": request.id})
+            shared.error = EngineFailed("the server failed; its log says why")
         finally:
             if shared.reply is None and shared.error is None:
                 shared.error = EngineFailed("the server is ending; ask again")
