@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.http import bodies, metrics, systemone
 from runtime.http.gateway import Gateway
-from runtime.http.openapi import document
+from runtime.http.openapi import document, page
 from runtime.http.problems import Problem, encode, problem
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ def application(gateway: Gateway) -> ASGIApp:
         "/health/live": ("GET", routes.live),
         "/metrics": ("GET", routes.metrics),
         "/openapi.json": ("GET", routes.openapi),
+        "/docs": ("GET", routes.docs),
     }
     app = Starlette(
         routes=[
@@ -132,6 +133,11 @@ class Routes:
     async def openapi(self, request: Request) -> Response:
         """Give the description of this API."""
         return Response(self._openapi, media_type="application/json")
+
+    async def docs(self, request: Request) -> Response:
+        """Give it as a page."""
+        text = page(self._gateway.names, str(request.base_url))
+        return Response(text, media_type="text/html")
 
 
 @contextlib.asynccontextmanager

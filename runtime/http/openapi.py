@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -223,3 +224,30 @@ def document(models: Iterable[str]) -> dict[str, Any]:
         },
         "security": [{"key": []}, {}],
     }
+
+
+def page(models: Iterable[str], base_url: str) -> str:
+    """Give the description as a page to read, with a request to copy."""
+    described = document(models)
+    example = msgspec.json.format(msgspec.json.encode(EXAMPLE), indent=2).decode()
+    schemas = msgspec.json.format(
+        msgspec.json.encode(described["components"]["schemas"]), indent=2
+    ).decode()
+    paths = "".join(
+        f"<h2>{method.upper()} {path}</h2><p>{escape(operation['summary'])}</p>"
+        + "".join(
+            f"<p><b>{status}</b> {escape(response['description'])}</p>"
+            for status, response in operation["responses"].items()
+        )
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    )
+    command = f"curl {base_url}v1/systemone -H 'content-type: application/json' -d '{example}'"
+    return (
+        "<!doctype html><meta charset=utf-8><title>Ostinato</title>"
+        "<style>body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
+        "pre{background:#f4f4f4;padding:1em;overflow:auto}p{margin:.2em 0}</style>"
+        f"<h1>Ostinato</h1><p>{escape(described['info']['description'])}</p>"
+        f"<pre>{escape(command)}</pre>{paths}<h2>Messages</h2><pre>{escape(schemas)}</pre>"
+        "<p><a href='openapi.json'>openapi.json</a></p>"
+    )

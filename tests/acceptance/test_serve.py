@@ -124,6 +124,20 @@ def test_without_a_queue_clients_are_told_and_with_it_back_answered(ostinato: Co
         assert finished(process).code == 0
 
 
+def test_a_worker_that_dies_is_missed_and_comes_back(ostinato: Command):
+    with serving(ostinato) as (url, process):
+        worker = next(pid for pid, line in ostinato.running().items() if "engine.worker" in line)
+        with httpx.Client(base_url=url, timeout=30) as client:
+            os.kill(worker, signal.SIGKILL)
+            reply = client.post(SYSTEMONE, json=EXAMPLE)  # waits for the next worker, or is told
+            assert reply.status_code in (200, 503)
+            wait_for(lambda: worker not in ostinato.running())
+            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200)
+            assert client.get("/health/live").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert finished(process).code == 0
+
+
 def test_what_is_under_way_is_answered_before_the_end(ostinato: Command):
     with serving(ostinato, model="mock:delay_ms=1000") as (url, process):
         with ThreadPoolExecutor(1) as pool:

@@ -296,6 +296,18 @@ async def test_any_bearer_will_do_without_keys():
         assert reply.status_code == 200
 
 
+async def test_the_description_for_programs_and_for_people():
+    async with served() as (client, _):
+        document = (await client.get("/openapi.json")).json()
+        assert document["openapi"].startswith("3.1")
+        sent = document["paths"]["/v1/systemone"]["post"]["requestBody"]["content"]
+        example = sent["application/json"]["example"]
+        assert (await client.post(URL, json=example)).status_code == 200
+        page = (await client.get("/docs")).text
+        for path in document["paths"]:
+            assert path in page
+
+
 async def test_figures():
     async with served() as (client, _):
         await client.post(URL, json=EXAMPLE)
