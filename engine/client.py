@@ -23,7 +23,7 @@ from engine.errors import (
     from_failure,
 )
 from engine.models import Model
-from engine.queue import Queue
+from engine.queue import Queue, WorkerInfo
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +90,15 @@ class QueueEngine:
         self._waiting: dict[str, _Waiting] = {}
         self._settled: OrderedDict[str, Stray] = OrderedDict()
         self._streams = ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker can be reached now."""
+        return self._queue.connected
+
+    async def worker(self) -> WorkerInfo | None:
+        """Give what one live worker of the model says of itself; None when there is none."""
+        return await self._queue.workers(self.model.hash)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Publish and wait; see `Engine.decide`.
