@@ -42,6 +42,7 @@ from engine.queue import (
     Queue,
     WorkerInfo,
 )
+from engine.remote import PREFIX, parse_remote
 
 log = logging.getLogger(__name__)
 
@@ -244,6 +245,10 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
     Raises:
         EngineError: It cannot be loaded here.
     """
+    if model.spec.startswith(PREFIX):
+        from engine.remote_backend import RemoteBackend
+
+        return await RemoteBackend.start(parse_remote(model.spec))
     if model.bundle is None:
         settings = parse_mock(model.spec)
         return MockBackend(msgspec.structs.replace(settings, window=model.window))

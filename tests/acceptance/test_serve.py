@@ -197,3 +197,18 @@ def test_a_key_is_made_and_used(ostinato: Command, tmp_path: Path):
             assert ask(client).answers
         process.send_signal(signal.SIGINT)
         assert finished(process).code == 0
+
+
+def test_a_match_is_decided_by_another_server(server: str, ostinato: Command):
+    played = ostinato(
+        *("play", "kuhn_poker", "--matches", 3, "--seed", 1, "--json"),
+        *("--seat", "decision", "--seat", "random", "--log", "far.db"),
+        *("--model", f"systemone:{server}"),
+    )
+    assert played.code == 0, played
+    near = ostinato(
+        *("play", "kuhn_poker", "--matches", 3, "--seed", 1, "--json"),
+        *("--seat", "decision", "--seat", "random", "--log", "near.db", "--model", "mock:seed=1"),
+    )
+    assert played.document["decisions"]["asked"] == near.document["decisions"]["asked"] > 0
+    assert ostinato("replay", "far.db").code == 0
