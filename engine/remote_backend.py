@@ -133,7 +133,7 @@ class RemoteBackend:
             raise EngineFailed(f"{where} has no answer of its type")
         if field.type == "noul":
             shown: Any = answer.get("noul")
-            values = [shown, 1 - shown] if _is_share(shown) else [None]
+            values: list[Any] = [shown, 1 - shown] if _is_share(shown) else [None]
         else:
             probabilities = answer.get("probabilities")
             if not isinstance(probabilities, dict):
