@@ -118,8 +118,8 @@ def test_without_a_queue_clients_are_told_and_with_it_back_answered(ostinato: Co
             if reply.status_code != 200:  # the broker may be back before anybody notices
                 assert reply.status_code == 503
                 assert int(reply.headers["retry-after-ms"]) <= 2000
-            wait_for(lambda: client.get("/health").status_code == 200)
-            assert client.post(SYSTEMONE, json=EXAMPLE).status_code == 200
+            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200)
+            assert client.get("/health").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert finished(process).code == 0
 
