@@ -66,7 +66,8 @@ def launch(
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
     on_cpu = current_platform.is_cpu()
     arguments = AsyncEngineArgs(
@@ -91,7 +92,7 @@ def launch(
         head=str(bundle.head), head_config=bundle.head_config, features=features
     )
     try:
-        return AsyncLLM.from_engine_args(arguments)
+        return GuardedLLM.from_engine_args(arguments)
     except (RuntimeError, ValueError, OSError, TimeoutError) as error:
         raise EngineFailed(
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"

@@ -20,6 +20,7 @@ from engine.head import JointHead
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
+from engine.llm.seeds import only_wanted
 from engine.llm.settings import KEY, WorkerSettings
 
 if TYPE_CHECKING or not current_platform.is_cpu():
@@ -103,7 +104,11 @@ class DecisionWorker(Worker):
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample, and give the step's logits along with the tokens."""
-        output = super().sample_tokens(grammar_output)
+        if current_platform.is_cpu():
+            with only_wanted(self.model_runner):
+                output = super().sample_tokens(grammar_output)
+        else:
+            output = super().sample_tokens(grammar_output)
         logits, self._logits = self._logits, {}
         if not logits:
             return output
