@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from engine.contract import Ask
 from engine.records import ask_from_system_one
 from runtime.cli import show
 from runtime.cli.common import JsonFlag
-from runtime.cli.show import TASK, err, print_json, progress
+from runtime.cli.show import Stages, err, print_json
 from runtime.decide import read_lines
 from runtime.errors import BadInput
 
@@ -102,23 +101,9 @@ def extract(
     return 0
 
 
-class _Bars(ExitStack):
-    """One progress bar for each stage that the engine names."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        super().__init__()
-        self._quiet = quiet
-        self._stage = ""
-
-    def update(self, stage: str, done: int, total: int, note: str) -> None:
-        if stage != self._stage:
-            self.close()
-            self._bar = self.enter_context(progress(stage, total, quiet=self._quiet))
-            self._stage = stage
-        self._bar.update(TASK, completed=done, note=note)
-
+class _Bars(Stages):
     def estimate(self, seconds: float) -> None:
-        if not self._quiet:
+        if not self.quiet:
             minutes, rest = divmod(round(seconds), 60)
             err.print(f"estimate: {minutes} min {rest} s from here", highlight=False)
 
