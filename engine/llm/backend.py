@@ -93,6 +93,7 @@ class VllmBackend:
         kv_cache_memory: int | None = None,
         max_seqs: int = 16,
         max_batched_tokens: int = 2048,
+        chat_share: float = 0.25,
         debug: bool = False,
     ) -> VllmBackend:
         """Load the bundle in an engine process and ask it a fixed question.
@@ -108,6 +109,8 @@ class VllmBackend:
             kv_cache_memory: Bytes for the cache; None: 256 MiB on a CPU, on a GPU what is free.
             max_seqs: Sequences in one engine step.
             max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
+            chat_share: Chat's part of a step's tokens where decisions want all of them too, and of
+                its sequences.
             debug: Let vLLM log what it does.
 
         Raises:
@@ -128,6 +131,7 @@ class VllmBackend:
             kv_cache_memory=kv_cache_memory,
             max_seqs=max_seqs,
             max_batched_tokens=max_batched_tokens,
+            chat_share=chat_share,
         )
         backend = cls(
             await anyio.to_thread.run_sync(start, abandon_on_cancel=True),

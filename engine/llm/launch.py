@@ -14,7 +14,8 @@ from engine.tensors import read_header
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
 Dtype = Literal["bfloat16", "float32"]
 Features = Literal["float32", "float16", "bfloat16"]
@@ -57,7 +58,8 @@ def launch(
     kv_cache_memory: int | None,
     max_seqs: int,
     max_batched_tokens: int,
-) -> AsyncLLM:
+    chat_share: float,
+) -> GuardedLLM:
     """Load the bundle in an engine process; blocks for seconds, or minutes for a large model.
 
     Raises:
@@ -89,14 +91,19 @@ def launch(
         **_adapter_arguments(bundle),
     )
     arguments.additional_config = WorkerSettings(  # pyright: ignore[reportAttributeAccessIssue]
-        head=str(bundle.head), head_config=bundle.head_config, features=features
+        head=str(bundle.head),
+        head_config=bundle.head_config,
+        features=features,
+        chat_share=chat_share,
     )
     try:
-        return GuardedLLM.from_engine_args(arguments)
+        engine = GuardedLLM.from_engine_args(arguments)
     except (RuntimeError, ValueError, OSError, TimeoutError) as error:
         raise EngineFailed(
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"
         ) from error
+    assert isinstance(engine, GuardedLLM)
+    return engine
 
 
 def adapter_request(bundle: Bundle) -> LoRARequest | None:

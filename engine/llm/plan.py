@@ -15,7 +15,7 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Travels in a request's `extra_args`; positions are token indices.
 
     Attributes:
-        fields: Where questions and options stand.
+        fields: Where questions and options stand; none in a state that is only read ahead.
         state_start: Where the state starts; before that all records are alike.
         public_end: Where the part of the state ends that records of other states share.
         state_end: Where the state ends.
