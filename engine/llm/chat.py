@@ -53,6 +53,7 @@ class ChatTokens(msgspec.Struct, frozen=True, kw_only=True):
 
 async def chat(engine: GuardedLLM, request: ChatRequest) -> AsyncGenerator[ChatTokens, None]:
     """Generate token by token; see `VllmBackend.chat`."""
+    from vllm.exceptions import VLLMClientError
     from vllm.outputs import RequestOutput
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
@@ -69,7 +70,7 @@ async def chat(engine: GuardedLLM, request: ChatRequest) -> AsyncGenerator[ChatT
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )
-    except ValueError as error:
+    except (VLLMClientError, ValueError) as error:
         raise BadRequest(str(error)) from error
     async with engine.asked(request.id, request.input_ids, params, salt=request.salt) as outputs:
         finished = ""

@@ -95,7 +95,9 @@ _USED = (
     ),
 )
 _USED_ON_CPU = (
-    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner", ("discard_request_mask",)),
+    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner", ("discard_request_mask", "sampler")),
+    ("vllm.v1.sample.ops.topk_topp_sampler", "TopKTopPSampler", ("forward_native",)),
+    ("vllm.v1.sample.sampler", "Sampler", ("topk_topp_sampler",)),
     ("vllm.v1.worker.gpu_input_batch", "InputBatch", ("generators",)),
     ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
     (

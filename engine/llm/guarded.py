@@ -74,7 +74,7 @@ class GuardedLLM(AsyncLLM):
         self._refuse_unknown_tokens(request)
         extra = (request.sampling_params and request.sampling_params.extra_args) or {}
         if not isinstance(extra.get(KEY), ReadPlan):
-            _make_chat(request, extra)
+            make_chat(request, extra)
         await super()._add_request(request, *args, **kwargs)
 
     def _refuse_unknown_tokens(self, request: EngineCoreRequest) -> None:
@@ -97,7 +97,7 @@ class GuardedLLM(AsyncLLM):
                     )
 
 
-def _make_chat(request: EngineCoreRequest, extra: dict[str, Any]) -> None:
+def make_chat(request: EngineCoreRequest, extra: dict[str, Any]) -> None:
     """Keep a request that is no decision on the base weights and off the decisions' cache."""
     if request.lora_request is not None:
         raise VLLMValidationError(

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.adapter import TENSORS
-from engine.bundle import VLLM_VERSION, Bundle
+from engine.bundle import TOKENIZER_CONFIG, VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
 from engine.llm.settings import WorkerSettings
 from engine.plan import RANKS
@@ -74,7 +74,9 @@ def launch(
     on_cpu = current_platform.is_cpu()
     arguments = AsyncEngineArgs(
         model=str(bundle.base),
-        skip_tokenizer_init=True,
+        tokenizer=str(bundle.tokenizer),
+        # decisions come as tokens; without its settings the tokenizer is of no use to chat either
+        skip_tokenizer_init=not (bundle.tokenizer / TOKENIZER_CONFIG).is_file(),
         language_model_only=True,
         dtype=dtype,
         max_model_len=window + 1,

@@ -17,10 +17,10 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
+from engine.llm import seeds
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
-from engine.llm.seeds import only_wanted
 from engine.llm.settings import KEY, WorkerSettings
 
 if TYPE_CHECKING or not current_platform.is_cpu():
@@ -45,6 +45,8 @@ class DecisionWorker(Worker):
     def load_model(self, **kwargs: Any) -> None:
         """Load the model and beside it the head."""
         super().load_model(**kwargs)
+        if current_platform.is_cpu():
+            seeds.install(self.model_runner)
         settings = self.vllm_config.additional_config
         assert isinstance(settings, WorkerSettings)
         assert self.device is not None
@@ -105,7 +107,7 @@ class DecisionWorker(Worker):
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample, and give the step's logits along with the tokens."""
         if current_platform.is_cpu():
-            with only_wanted(self.model_runner):
+            with seeds.only_wanted(self.model_runner):
                 output = super().sample_tokens(grammar_output)
         else:
             output = super().sample_tokens(grammar_output)
