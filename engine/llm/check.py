@@ -82,6 +82,14 @@ _USED = (
         ("execute_model_state", "input_batch", "requests"),
     ),
     ("vllm.v1.worker.gpu_model_runner", "ExecuteModelState", ("hidden_states",)),
+    ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
+    (
+        "vllm.lora.punica_wrapper.punica_base",
+        "PunicaWrapperBase",
+        ("add_expand", "add_lora_embedding", "add_lora_linear", "add_shrink", "update_metadata"),
+    ),
+    ("vllm.lora.layers", "LoRAMapping", ("index_mapping",)),
+    ("vllm.lora.model_manager", "LoRAModelManager", ("modules",)),
     (
         "vllm.v1.worker.gpu_worker",
         "Worker",
@@ -99,12 +107,6 @@ _USED_ON_CPU = (
     ("vllm.v1.sample.ops.topk_topp_sampler", "TopKTopPSampler", ("forward_native",)),
     ("vllm.v1.sample.sampler", "Sampler", ("topk_topp_sampler",)),
     ("vllm.v1.worker.gpu_input_batch", "InputBatch", ("generators",)),
-    ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
-    (
-        "vllm.lora.punica_wrapper.punica_cpu",
-        "PunicaWrapperCPU",
-        ("add_lora_linear", "update_metadata", "token_lora_indices"),
-    ),
     (
         "vllm.model_executor.layers.mamba.ops.cpu.gdn_attention",
         "",

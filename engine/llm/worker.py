@@ -17,7 +17,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
-from engine.llm import seeds
+from engine.llm import lora, seeds
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
@@ -33,13 +33,13 @@ class DecisionWorker(Worker):
     """Reads the model's final states after each step; the logits leave with the step's output."""
 
     def init_device(self) -> None:
-        """Replace vLLM's two faulty CPU operators, before anything is built with them."""
+        """Replace what vLLM does slowly or wrongly, before anything is built with it."""
         refuse_foreign_cache(self.vllm_config)
+        lora.install()
         if current_platform.is_cpu():
-            from engine.llm import gdn, lora
+            from engine.llm import gdn
 
             gdn.install()
-            lora.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
@@ -47,6 +47,11 @@ class DecisionWorker(Worker):
         super().load_model(**kwargs)
         if current_platform.is_cpu():
             seeds.install(self.model_runner)
+        if self.vllm_config.lora_config is not None:
+            manager: Any = self.model_runner.lora_manager
+            lora.require_wrapped(
+                manager._adapter_manager, self.vllm_config.lora_config.target_modules or []
+            )
         settings = self.vllm_config.additional_config
         assert isinstance(settings, WorkerSettings)
         assert self.device is not None
