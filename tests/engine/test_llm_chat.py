@@ -281,7 +281,17 @@ LONG = {"short": ids(11, 60), "long": ids(12, 500), "longer": ids(13, 900)}
 STATES = [words(20 + index, 100 * (index + 1)) for index in range(4)]
 
 
+def find_scheduler() -> Any:
+    """Find the scheduler in the engine process: whoever calls the worker has it."""
+    import inspect
+
+    callers = [frame.frame.f_locals.get("self") for frame in inspect.stack()]
+    [scheduler] = {each.scheduler for each in callers if hasattr(each, "scheduler")}
+    return scheduler
+
+
 def watch_shapes(worker: Any) -> None:
+    find_scheduler().current_step = 0  # which side is asked first depends on it
     stock, seen = worker.execute_model, worker.__dict__.setdefault("shapes", [])
 
     def execute(planned: Any) -> Any:
@@ -349,11 +359,8 @@ async def test_in_bf16_tokens_part_only_where_the_two_best_are_as_good(tmp_path)
 
 
 def count_kept(worker: Any) -> tuple[int, ...]:
-    """Count what scheduler and worker hold; whoever calls the worker has the scheduler too."""
-    import inspect
-
-    callers = [frame.frame.f_locals.get("self") for frame in inspect.stack()]
-    [scheduler] = {each.scheduler for each in callers if hasattr(each, "scheduler")}
+    """Count what scheduler and worker hold."""
+    scheduler = find_scheduler()
     pool = scheduler.kv_cache_manager.block_pool
     return (
         len(scheduler.requests),
