@@ -92,7 +92,7 @@ async def keep_broker(running: RunningBroker) -> None:
         await running.child.wait()
         log.warning("nats-server died and is started again")
         try:
-            await running.start()
+            await running.start_anew()
             failures = 0
         except BrokerFailed:
             failures += 1

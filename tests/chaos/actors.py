@@ -20,7 +20,7 @@ import anyio
 from engine import claims, streams
 from engine.client import connect_engine
 from engine.models import open_model
-from engine.worker import serve_worker
+from engine.worker import Worker, serve_worker
 from games.registry import load_game
 from runtime.agents.registry import make_agent
 from runtime.play import Run
@@ -29,9 +29,10 @@ from store.sqlite import open_log
 
 
 async def work(*, url: str, model: str) -> None:
-    # leases that lapse sooner, so that a kill does not hold a whole run up
+    # leases and deliveries that lapse sooner, so that a kill does not hold a whole run up
     streams.LEASE_S = 1.0  # pyright: ignore[reportConstantRedefinition]
     claims._RENEW_S = 0.25  # pyright: ignore[reportConstantRedefinition]
+    Worker.__init__.__kwdefaults__["ack_wait_s"] = 1.0
     await serve_worker(nats_url=url, model=open_model(model))
 
 
