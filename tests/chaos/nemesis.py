@@ -71,14 +71,14 @@ class Stage:
     """One broker behind a proxy, two workers, one runtime; what dies is started again."""
 
     def __init__(
-        self, actors: Actors, running: RunningBroker, wire: Proxy, log: Path, *, deadline_s: float
+        self, actors: Actors, running: RunningBroker, wire: Proxy, log: Path, *, matches: int
     ) -> None:
         self.running = running
         self.wire = wire
         self.log = log
         self.seed = 0
         self._actors = actors
-        self._deadline_s = deadline_s
+        self._matches = matches
         self._url = running.url.replace(f":{running.info.port}", f":{wire.port}")
         self._workers = [0, 0]
         self._runtime = 0
@@ -98,16 +98,16 @@ class Stage:
         if self.log.exists():
             log = open_log(self.log, read_only=True)
             whole = sum(1 for _ in log.matches(ended=True))
-            self.seed = whole // MATCHES
+            self.seed = whole // self._matches
         return self._actors.start(
             "runtime",
             url=self._url,
             model=MODEL,
             log=str(self.log),
             game=GAME,
-            matches=MATCHES,
+            matches=self._matches,
             seed=self.seed,
-            deadline_s=self._deadline_s,
+            deadline_s=30.0,
         )
 
     def pid(self, victim: Victim, source: random.Random) -> int:
@@ -150,11 +150,11 @@ async def break_things(stage: Stage, source: random.Random, *, stops_s: float) -
 
 
 @asynccontextmanager
-async def stage(actors: Actors, folder: Path, *, deadline_s: float = 30.0) -> AsyncIterator[Stage]:
+async def stage(actors: Actors, folder: Path, *, matches: int = MATCHES) -> AsyncIterator[Stage]:
     """Set the stage up and have it kept."""
     async with broker(folder / "broker") as running, proxy(running.info.port) as wire:
         await redeliver_after(running.url, open_model(MODEL), 1.0)
-        on = Stage(actors, running, wire, folder / "log.db", deadline_s=deadline_s)
+        on = Stage(actors, running, wire, folder / "log.db", matches=matches)
         async with anyio.create_task_group() as group:
             group.start_soon(keep_broker, running)
             group.start_soon(on.keep)
