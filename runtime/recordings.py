@@ -39,18 +39,18 @@ class Recordings:
         """Give how many there are."""
         return count_export(self._path) if self._log is None else self._log.count()
 
-    def read(self, match: str) -> list[Recorded]:
-        """Give the events of one match.
+    def read(self, match: str, *, start: int = 0, stop: int | None = None) -> list[Recorded]:
+        """Give versions start <= v < stop of one match.
 
         Raises:
             UnknownMatch: There is no such match.
             CorruptLog: It is damaged.
         """
         if self._log is not None:
-            return self._log.read(match)
+            return self._log.read(match, start=start, stop=stop)
         for recorded in read_export(self._path):
             if recorded[0].match == match:
-                return recorded
+                return recorded[start:stop]
         raise UnknownMatch(f"{self._path} has no match {match!r}; name one that it has")
 
     def range(self, start: int, stop: int) -> Iterator[list[Recorded] | Lost]:
