@@ -53,6 +53,10 @@ class Recordings:
                 return recorded[start:stop]
         raise UnknownMatch(f"{self._path} has no match {match!r}; name one that it has")
 
+    def all(self) -> Iterator[list[Recorded] | Lost]:
+        """Give every match; see `range`."""
+        return self.range(0, sys.maxsize)
+
     def range(self, start: int, stop: int) -> Iterator[list[Recorded] | Lost]:
         """Give matches start <= n < stop, and for each that is damaged the damage."""
         if self._log is None:
@@ -69,9 +73,7 @@ class Recordings:
         except CorruptLog:  # the fast way ends there; go on one by one
             yield from self._one_by_one(self._log, whole, stop)
 
-    def _one_by_one(
-        self, log: EventLog, start: int, stop: int
-    ) -> Iterator[list[Recorded] | Lost]:
+    def _one_by_one(self, log: EventLog, start: int, stop: int) -> Iterator[list[Recorded] | Lost]:
         try:
             for summary in islice(log.matches(), start, stop):
                 try:

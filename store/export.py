@@ -99,7 +99,8 @@ def read_export(
 
     Args:
         path: The file.
-        start, stop: Matches start <= n < stop, counted from 0; lines of others are not looked at.
+        start: The first match, counted from 0; lines of matches before it are not looked at.
+        stop: Behind the last match; None for all.
 
     Raises:
         BadExport: The file is not one of matches; names the line.

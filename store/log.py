@@ -93,7 +93,8 @@ class EventLog(Protocol):
         """Read matches whole, in order of their first event; memory holds a few at a time.
 
         Args:
-            start, stop: Matches start <= n < stop, counted from 0; None is the end.
+            start: The first match, counted from 0.
+            stop: Behind the last one; None for all.
 
         Raises:
             CorruptLog: As `read`; also when a match is missing.

@@ -398,9 +398,7 @@ async def test_file_that_ends_early_is_one_difference_for_any_number_of_processe
     lines = (tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)
     del lines[20]
     (tmp_path / "short.jsonl").write_bytes(b"".join(lines))
-    one, three = [
-        await replay_file(tmp_path / "short.jsonl", processes=count) for count in (1, 3)
-    ]
+    one, three = [await replay_file(tmp_path / "short.jsonl", processes=count) for count in (1, 3)]
     assert one == three
     [difference] = one.differences
     assert "line 21" in difference.found
