@@ -20,7 +20,7 @@ from engine.head import JointHead
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
-from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.settings import KEY, HeadSettings
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
@@ -45,7 +45,7 @@ class DecisionWorker(Worker):
         """Load the model and beside it the head."""
         super().load_model(**kwargs)
         settings = self.vllm_config.additional_config
-        assert isinstance(settings, WorkerSettings)
+        assert isinstance(settings, HeadSettings)
         assert self.device is not None
         self._head = JointHead.from_file(
             Path(settings.head), settings.head_config, dtype=torch.float32, device=self.device
