@@ -28,6 +28,19 @@ _MODULE = re.compile(
     r"|self_attn\.(q|k|v|o)_proj|mlp\.(gate|up|down)_proj)"
 )
 
+_FUSED = {
+    "in_proj_qkv": "in_proj_qkvz",
+    "in_proj_z": "in_proj_qkvz",
+    "in_proj_b": "in_proj_ba",
+    "in_proj_a": "in_proj_ba",
+    "q_proj": "qkv_proj",
+    "k_proj": "qkv_proj",
+    "v_proj": "qkv_proj",
+    "gate_proj": "gate_up_proj",
+    "up_proj": "gate_up_proj",
+}
+"""Matrices that vLLM keeps as slices of one layer, and that layer."""
+
 
 def write_adapter(
     folder: Path, factors: Mapping[str, tuple[Tensor, Tensor]], *, rank: int, base: str
@@ -58,6 +71,16 @@ def write_adapter(
 def adapts(module: str) -> bool:
     """Say whether vLLM applies an adapter to a module of this name."""
     return _MODULE.fullmatch(module) is not None
+
+
+def fused_layers(tensors: Iterable[str]) -> list[str]:
+    """Name the layers, as vLLM has them, that tensors of an adapter's file change."""
+    layers: set[str] = set()
+    for name in tensors:
+        module = name.removeprefix(PEFT_PREFIX).rsplit(".lora_", 1)[0]
+        parent, _, matrix = module.removeprefix("model.language_model.").rpartition(".")
+        layers.add(f"language_model.model.{parent}.{_FUSED.get(matrix, matrix)}")
+    return sorted(layers)
 
 
 def adapter_tensors(module: str, a: Tensor, b: Tensor, *, rank: int) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ EngineError                engine/error
 ├── BadSetting             engine/bad_setting        what vLLM, machine or model cannot do
 ├── DoesNotFit             engine/does_not_fit       a model that a machine cannot hold
 ├── NotWritten             engine/not_written        a result that could not be put on disk
+├── HubUnavailable         engine/hub_unavailable    the hub gives no answer, or not the release
 ├── RequestTooLarge        engine/request_too_large  more bytes than the broker takes
 ├── DecisionExpired        engine/expired
 ├── QueueFull              engine/queue_full
@@ -32,9 +33,17 @@ class EngineError(Exception):
 
 
 class BadRequest(EngineError):
-    """The request itself is at fault; asking again will not help."""
+    """The request itself is at fault; asking again will not help.
+
+    Attributes:
+        place: Keys and indices that lead to the fault in what was sent, where that is known.
+    """
 
     code = "engine/bad_request"
+
+    def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class RecordTooLong(BadRequest):
@@ -71,6 +80,12 @@ class NotWritten(EngineError):
     """A result could not be put on disk; what was there before is untouched."""
 
     code = "engine/not_written"
+
+
+class HubUnavailable(EngineError):
+    """The hub of released models cannot be reached, refuses, or has not what is pinned."""
+
+    code = "engine/hub_unavailable"
 
 
 class RequestTooLarge(EngineError):

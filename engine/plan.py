@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from engine.adapter import TENSORS
-from engine.bundle import Bundle
+from engine.bundle import Bundle, base_tensors
 from engine.errors import BadBundle, DoesNotFit
+from engine.quantized import Tensors
 from engine.settings import CPU_CACHE, GIB, NumberFormat, WorkerSettings
-from engine.tensors import Shapes, read_header
+from engine.tensors import read_header
 
 Weights = Literal["stored", "fp8", "w4a16"]
 """How the layers' matrices lie on the card: as in the files, in 8 bits, in 4 bits."""
@@ -126,20 +127,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     matches: int
 
 
-def sizes_of(bundle: Bundle, settings: WorkerSettings, *, weights: Weights = "stored") -> Sizes:
+def sizes_of(
+    bundle: Bundle, settings: WorkerSettings | None = None, *, weights: Weights = "stored"
+) -> Sizes:
     """Read the sizes of a bundle, as the settings have it, from its headers and configuration.
 
     Raises:
         BadBundle: The configuration lacks a size.
     """
-    bits: dict[str, float] = {}
-    shapes: Shapes = {}
-    for name in bundle.manifest.base.files:
-        if name.endswith(".safetensors"):
-            header = read_header(bundle.base / name)
-            shapes |= header.shapes
-            for tensor, size in header.sizes.items():
-                bits[tensor] = 8.0 * size
+    tensors = base_tensors(bundle)
     modules: set[str] = set()
     if bundle.adapter is not None:
         names = read_header(bundle.adapter / TENSORS).shapes
@@ -149,13 +145,12 @@ def sizes_of(bundle: Bundle, settings: WorkerSettings, *, weights: Weights = "st
     try:
         return model_sizes(
             config.get("text_config", config),
-            shapes,
-            bits,
+            tensors,
             modules=modules,
             rank=bundle.adapter_rank or 0,
             head=bundle.head.stat().st_size,
             width=bundle.manifest.head_config.width,
-            settings=settings,
+            settings=settings or WorkerSettings(),
             weights=weights,
         )
     except (KeyError, TypeError) as error:
@@ -164,8 +159,7 @@ def sizes_of(bundle: Bundle, settings: WorkerSettings, *, weights: Weights = "st
 
 def model_sizes(
     text: dict[str, Any],
-    shapes: Shapes,
-    bits: dict[str, float],
+    tensors: Tensors,
     *,
     modules: set[str],
     rank: int,
@@ -174,7 +168,7 @@ def model_sizes(
     settings: WorkerSettings,
     weights: Weights = "stored",
 ) -> Sizes:
-    """Compute sizes from a configuration and the tensors' shapes and bits."""
+    """Compute sizes from a configuration and the tensors of its weights."""
     kinds = text["layer_types"]
     linear = kinds.count("linear_attention")
     keys = text["linear_num_key_heads"] * text["linear_key_head_dim"]
@@ -183,7 +177,7 @@ def model_sizes(
     allocated = next((allowed for allowed in RANKS if allowed >= rank), RANKS[-1]) if rank else 0
     adapted = sum(
         sum(shape)
-        for name, shape in shapes.items()
+        for name, shape in tensors.shapes.items()
         if name.startswith("model.language_model.layers.") and name.split(".")[-2] in modules
     )
     number = 4 if settings.dtype == "float32" else 2
@@ -192,8 +186,8 @@ def model_sizes(
     kept_head["int8"] = text["head_dim"] + 4
     left_out = (_VISION,) if settings.speculative == "mtp" else (_VISION, _PREDICTOR)
     loaded = sum(
-        _bits(name, shape, bits[name], weights, number)
-        for name, shape in shapes.items()
+        _bits(name, shape, 8.0 * tensors.sizes[name], weights, number)
+        for name, shape in tensors.shapes.items()
         if not name.startswith(left_out)
     )
     beside = settings.head_device is None or settings.head_device == settings.device

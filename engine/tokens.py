@@ -11,8 +11,9 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from tokenizers import Encoding, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
@@ -164,30 +165,26 @@ class Encoder:
 
     def _schema(self, fields: Sequence[Field]) -> tuple[array[int], list[RecordField]]:
         """Give the tokens behind the state, and the fields' places counted from their start."""
-        tokens = self.ids("\n\nSCHEMA FIELDS:\n")
-
-        def add(text: str) -> Span:
-            start = len(tokens)
-            tokens.extend(self.ids(text))
-            return start, len(tokens)
-
-        placed: list[RecordField] = []
-        for number, field in enumerate(fields, start=1):
+        for field in fields:
             if not field.instruction or not field.option_texts:
                 raise BadRequest(
                     f"question {field.id[:80]!r} needs an id or instructions, and an option: "
                     "the model has nothing to read there"
                 )
-            add(f"\nFIELD {number}\nID: {field.id}\nTYPE: {field.type}\nINSTRUCTION: ")
-            question = add(field.instruction)
-            add("\nALLOWED OPTIONS:\n")
-            options: list[Span] = []
-            for option_number, text in enumerate(field.option_texts, start=1):
-                add(f"OPTION {option_number}: ")
-                options.append(add(text))
-                add("\n")
-            add("END FIELD\n")
-            placed.append(RecordField(TYPE_CODES[field.type], question, tuple(options)))
+        tokens: array[int] = array("I")
+        spans: list[Span] = []
+        for piece in schema_pieces(fields):
+            start = len(tokens)
+            tokens.extend(self.ids(piece.text))
+            if piece.asked:
+                spans.append((start, len(tokens)))
+        asked = iter(spans)
+        placed = [
+            RecordField(
+                TYPE_CODES[field.type], next(asked), tuple(islice(asked, len(field.option_texts)))
+            )
+            for field in fields
+        ]
         return tokens, placed
 
     def _public_tokens(self, state: str, end: int) -> int:
@@ -231,6 +228,32 @@ class Encoder:
             return self._tokenizer.encode(text, add_special_tokens=False)
         except TypeError as error:
             raise BadRequest("a text holds a lone surrogate; send valid Unicode") from error
+
+
+class Piece(NamedTuple):
+    """A text that is tokenized alone.
+
+    Attributes:
+        text: Never empty.
+        asked: It is a field's instruction or one of its options.
+    """
+
+    text: str
+    asked: bool = False
+
+
+def schema_pieces(fields: Sequence[Field]) -> Iterator[Piece]:
+    """Give what a record says behind the state: of each field the instruction and the options."""
+    yield Piece("\n\nSCHEMA FIELDS:\n")
+    for number, field in enumerate(fields, start=1):
+        yield Piece(f"\nFIELD {number}\nID: {field.id}\nTYPE: {field.type}\nINSTRUCTION: ")
+        yield Piece(field.instruction, asked=True)
+        yield Piece("\nALLOWED OPTIONS:\n")
+        for option_number, text in enumerate(field.option_texts, start=1):
+            yield Piece(f"OPTION {option_number}: ")
+            yield Piece(text, asked=True)
+            yield Piece("\n")
+        yield Piece("END FIELD\n")
 
 
 def _force_pipeline(tokenizer: Tokenizer) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from engine.records import ask_from_questions
-from engine.tokens import PREFIX, SUFFIX
+from engine.tokens import PREFIX, SUFFIX, schema_pieces
 from games.base import CHANCE, State
 from games.registry import BUILT_IN, load_game
 
@@ -32,8 +32,7 @@ def _match(state: State, source: random.Random, *, whole: bool) -> Iterator[str]
             state = state.apply(source.choice(state.outcomes()).id)
             continue
         ask = ask_from_questions(state="", questions=state.questions())
-        for field in ask.fields:
-            yield "\n".join((field.instruction, *field.option_texts))
+        yield from (piece.text for piece in schema_pieces(ask.fields))
         yield state.view(state.actor).private
         state = state.apply(source.choice(state.options()).id)
     yield public + state.view(0).public[start:]

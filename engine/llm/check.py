@@ -76,6 +76,14 @@ _USED = (
         ("execute_model_state", "input_batch", "requests"),
     ),
     ("vllm.v1.worker.gpu_model_runner", "ExecuteModelState", ("hidden_states",)),
+    ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
+    (
+        "vllm.lora.punica_wrapper.punica_base",
+        "PunicaWrapperBase",
+        ("add_expand", "add_lora_embedding", "add_lora_linear", "add_shrink", "update_metadata"),
+    ),
+    ("vllm.lora.layers", "LoRAMapping", ("index_mapping",)),
+    ("vllm.lora.model_manager", "LoRAModelManager", ("modules",)),
     (
         "vllm.v1.worker.gpu_worker",
         "Worker",
@@ -89,12 +97,6 @@ _USED = (
     ),
 )
 _USED_ON_CPU = (
-    ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
-    (
-        "vllm.lora.punica_wrapper.punica_cpu",
-        "PunicaWrapperCPU",
-        ("add_lora_linear", "update_metadata", "token_lora_indices"),
-    ),
     (
         "vllm.model_executor.layers.mamba.ops.cpu.gdn_attention",
         "",

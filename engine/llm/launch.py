@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from engine.adapter import TENSORS
+from engine.adapter import TENSORS, fused_layers
 from engine.bundle import VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
 from engine.llm.refuse import refuse
@@ -136,21 +136,19 @@ def _guessing(settings: WorkerSettings) -> dict[str, Any] | None:
 
 
 def _adapter_arguments(bundle: Bundle) -> dict[str, Any]:
-    """Make room for one adapter, on no other kinds of layers than its own.
+    """Make room for one adapter, on the layers that it changes and no others.
 
-    By default vLLM also wraps the output embedding, at the cost of two products a token.
+    Left to itself vLLM would run the adapter's products on every layer, and on the embeddings.
     """
     if bundle.adapter is None or bundle.adapter_rank is None:
         return {}
     rank = next((rank for rank in RANKS if rank >= bundle.adapter_rank), None)
     if rank is None:
         raise BadBundle(f"the adapter's rank is {bundle.adapter_rank}, vLLM takes at most 512")
-    names = read_header(bundle.adapter / TENSORS).shapes
     return {
         "enable_lora": True,
         "max_loras": 1,
+        "max_cpu_loras": 1,
         "max_lora_rank": rank,
-        "lora_target_modules": sorted(
-            {name.split(".lora_")[0].rpartition(".")[2] for name in names}
-        ),
+        "lora_target_modules": fused_layers(read_header(bundle.adapter / TENSORS).shapes),
     }

@@ -17,6 +17,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
+from engine.llm import lora
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
@@ -32,18 +33,23 @@ class DecisionWorker(Worker):
     """Reads the model's final states after each step; the logits leave with the step's output."""
 
     def init_device(self) -> None:
-        """Replace vLLM's two faulty CPU operators, before anything is built with them."""
+        """Replace what vLLM does slowly or wrongly, before anything is built with it."""
         refuse_foreign_cache(self.vllm_config)
+        lora.install()
         if current_platform.is_cpu():
-            from engine.llm import gdn, lora
+            from engine.llm import gdn
 
             gdn.install()
-            lora.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
         """Load the model and beside it the head."""
         super().load_model(**kwargs)
+        if self.vllm_config.lora_config is not None:
+            manager: Any = self.model_runner.lora_manager
+            lora.require_wrapped(
+                manager._adapter_manager, self.vllm_config.lora_config.target_modules or []
+            )
         settings = self.vllm_config.additional_config
         assert isinstance(settings, HeadSettings)
         assert self.device is not None

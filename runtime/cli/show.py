@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
@@ -51,3 +51,20 @@ def progress(label: str, total: int | None, *, quiet: bool) -> Iterator[Progress
     with bar:
         bar.add_task(label, total=total, note="")
         yield bar
+
+
+class Stages(ExitStack):
+    """One progress bar for each stage that the engine names."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__()
+        self.quiet = quiet
+        self._stage = ""
+
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
+        """Show how far a stage is; the first call of a stage ends the one before."""
+        if stage != self._stage:
+            self.close()
+            self._bar = self.enter_context(progress(stage, total, quiet=self.quiet))
+            self._stage = stage
+        self._bar.update(TASK, completed=done, note=note)

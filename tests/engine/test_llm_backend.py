@@ -228,6 +228,46 @@ async def test_chat_beside_decisions_is_that_of_the_base(adapted):
         assert alone[index][:sure] == expected[:sure]
 
 
+async def test_chat_rows_are_bit_for_bit_those_of_a_run_without_adapter(adapted):
+    """In batches of the same shapes; vLLM's own products on the CPU fail this."""
+    [record] = adapted._encoder.encode(joint("choice_40"), window=WINDOW)
+    prompt = CHATS[0]["input_ids"]
+
+    def begin(worker):
+        reader, seen = worker._reader, worker.__dict__.setdefault("seen", [])
+
+        def step(ids, counts, starts, hidden, *rest):
+            rows = hidden[: sum(counts.values())].split([counts[name] for name in ids])
+            found = [(counts[name], name.startswith("chat")) for name in ids]
+            chat = [part.tolist() for part, (_, talks) in zip(rows, found, strict=True) if talks]
+            seen.append((found, chat))
+            return type(reader).step(reader, ids, counts, starts, hidden, *rest)
+
+        reader.step = step
+
+    def end(worker):
+        del worker._reader.step
+        return worker.__dict__.pop("seen")
+
+    async def run(adapter: Any) -> tuple[list[Any], list[Any]]:
+        await adapted.engine.reset_prefix_cache()
+        await in_worker(adapted, begin)
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat, adapted, prompt)
+            group.start_soon(adapted._read_all, "beside", [record], adapter)
+        shapes, rows = zip(*await in_worker(adapted, end), strict=True)
+        return list(shapes), list(rows)
+
+    shapes, rows = await run(adapted.adapter)
+    assert any(len(shape) == 2 for shape in shapes), "they never shared a step"
+    with anyio.fail_after(60):
+        while True:  # which of the two comes first is not ours to say
+            other_shapes, other_rows = await run(None)
+            if other_shapes == shapes:
+                break
+    assert other_rows == rows
+
+
 async def test_a_cancelled_decision_frees_everything(adapted):
     def open_records(worker):
         return len(worker._reader), len(worker.model_runner.requests)

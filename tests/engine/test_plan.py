@@ -11,6 +11,7 @@ import pytest
 from engine.bundle import Bundle
 from engine.errors import BadBundle, DoesNotFit
 from engine.plan import Sizes, draft_size, model_sizes, plan, sizes_of
+from engine.quantized import Tensors
 from engine.settings import GIB, PROFILES, WorkerSettings, profile_values
 from engine.tensors import Shapes, read_header
 from tests.support.bundles import ORACLE, adapter_bundle
@@ -59,8 +60,7 @@ def sizes_27b(settings: WorkerSettings = CARD, **options: Any) -> Sizes:
     shapes = shapes_27b()
     return model_sizes(
         CONFIG,
-        shapes,
-        {name: 16.0 * shape[0] * shape[1] for name, shape in shapes.items()},
+        Tensors(shapes, {name: 2 * shape[0] * shape[1] for name, shape in shapes.items()}, set()),
         modules=set(FULL) | set(LINEAR) | set(MLP),
         rank=256,
         head=256_125_024,
