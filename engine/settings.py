@@ -53,6 +53,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_record_tokens: Longest record; None takes the window.
         max_seqs: Sequences in one engine step.
         max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
+        chat_share: Chat's part of a step's tokens where decisions want all of them too, and of its
+            sequences.
         dtype: Number format of the model; the head is computed in float32 always.
         kv_cache_memory: Bytes for keys, values, linear states and head features; None: 256 MiB on
             a CPU, on a GPU what is free.
@@ -70,6 +72,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_record_tokens: _Count | None = None
     max_seqs: _Count = 16
     max_batched_tokens: Annotated[int, msgspec.Meta(ge=16)] = 2048
+    chat_share: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.25
     dtype: Dtype = "bfloat16"
     kv_cache_memory: Size | None = None
     kv_cache_dtype: KvCacheDtype = "auto"

@@ -6,17 +6,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from engine.adapter import TENSORS, fused_layers
-from engine.bundle import VLLM_VERSION, Bundle
+from engine.bundle import TOKENIZER_CONFIG, VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
 from engine.llm.refuse import refuse
-from engine.llm.settings import HeadSettings
+from engine.llm.settings import EngineSettings
 from engine.plan import RANKS
 from engine.settings import CPU_CACHE, NumberFormat, WorkerSettings
 from engine.tensors import read_header
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
 _TORCH: dict[NumberFormat, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _CACHE = {"auto": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
@@ -58,7 +59,7 @@ def prepare_environment(*, debug: bool) -> None:
         os.environ.setdefault(name, value)
 
 
-def launch(bundle: Bundle, settings: WorkerSettings) -> AsyncLLM:
+def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
     """Load the bundle in an engine process; blocks for seconds, or minutes for a large model.
 
     Raises:
@@ -69,13 +70,16 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> AsyncLLM:
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
     on_cpu = current_platform.is_cpu()
     refuse(bundle, settings, on_cpu=on_cpu)
     arguments = AsyncEngineArgs(
         model=str(bundle.base),
-        skip_tokenizer_init=True,
+        tokenizer=str(bundle.tokenizer),
+        # decisions come as tokens; without its settings the tokenizer is of no use to chat either
+        skip_tokenizer_init=not (bundle.tokenizer / TOKENIZER_CONFIG).is_file(),
         language_model_only=True,
         dtype=settings.dtype,
         max_model_len=settings.window_of(bundle.window) + 1,
@@ -93,18 +97,21 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> AsyncLLM:
         use_tqdm_on_load=False,
         **_adapter_arguments(bundle),
     )
-    arguments.additional_config = HeadSettings(  # pyright: ignore[reportAttributeAccessIssue]
+    arguments.additional_config = EngineSettings(  # pyright: ignore[reportAttributeAccessIssue]
         head=str(bundle.head),
         head_config=bundle.head_config,
         features=_TORCH[settings.feature_format],
         on_cpu=on_cpu or settings.head_device == "cpu",
+        chat_share=settings.chat_share,
     )
     try:
-        return AsyncLLM.from_engine_args(arguments)
+        engine = GuardedLLM.from_engine_args(arguments)
     except (RuntimeError, ValueError, OSError, TimeoutError) as error:
         raise EngineFailed(
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"
         ) from error
+    assert isinstance(engine, GuardedLLM)
+    return engine
 
 
 def adapter_request(bundle: Bundle) -> LoRARequest | None:
