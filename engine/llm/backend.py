@@ -255,7 +255,7 @@ class VllmBackend:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings),
+            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt),
         )
         prompt = tokens_input(list(record.input_ids), cache_salt=salt or None)
         try:

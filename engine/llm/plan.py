@@ -20,6 +20,7 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
         public_end: Where the part of the state ends that records of other states share.
         state_end: Where the state ends.
         siblings: Other questions on the same state come along.
+        salt: Keeps what is read for one tenant from another.
     """
 
     fields: tuple[RecordField, ...]
@@ -27,6 +28,7 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
     public_end: int
     state_end: int
     siblings: bool = False
+    salt: str = ""
 
     @property
     def limit(self) -> int:
@@ -52,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reused: int = 0
 
 
-def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, Any]:
+def plan_of(record: Record, *, state_start: int, siblings: bool, salt: str) -> dict[str, Any]:
     """Give the `extra_args` of a record."""
     plan = ReadPlan(
         fields=record.fields,
@@ -60,6 +62,7 @@ def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, An
         public_end=record.public_end,
         state_end=record.state_end,
         siblings=siblings,
+        salt=salt,
     )
     return {KEY: msgspec.to_builtins(plan)}
 
