@@ -222,7 +222,7 @@ class VllmBackend:
                 records[index],
                 adapter,
                 salt,
-                siblings=len(records) > 1,
+                siblings=len(records) - 1,
             )
 
         try:
@@ -243,7 +243,7 @@ class VllmBackend:
         adapter: LoRARequest | None,
         salt: str,
         *,
-        siblings: bool,
+        siblings: int,
     ) -> Outcome:
         from vllm.inputs.engine import tokens_input
         from vllm.outputs import RequestOutput

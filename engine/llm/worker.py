@@ -37,8 +37,9 @@ class DecisionWorker(Worker):
         refuse_foreign_cache(self.vllm_config)
         lora.install()
         if current_platform.is_cpu():
-            from engine.llm import gdn
+            from engine.llm import copies, gdn
 
+            copies.install()
             gdn.install()
         super().init_device()
 
