@@ -38,6 +38,7 @@ from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.process import exit_with_parent
 from engine.queue import PULL_S, Delivery, Queue, WorkerInfo
+from engine.remote import PREFIX, parse_remote
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
 log = logging.getLogger(__name__)
@@ -337,6 +338,10 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
     Raises:
         EngineError: It cannot be loaded here.
     """
+    if model.spec.startswith(PREFIX):
+        from engine.remote_backend import RemoteBackend
+
+        return await RemoteBackend.start(parse_remote(model.spec))
     if model.bundle is None:
         settings = parse_mock(model.spec)
         return MockBackend(msgspec.structs.replace(settings, window=model.window))
