@@ -22,7 +22,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from engine.llm.missed import History, Seen
 from engine.llm.plan import Outcome, ReadPlan, find_plan
-from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.settings import KEY, EngineSettings
 from engine.llm.shares import Shares, Side
 from engine.llm.snapshots import EndsAt, Stops, chat_stops, record_stops, watch
 
@@ -69,7 +69,7 @@ class DecisionScheduler(Base):
         self._on_state: dict[bytes, set[str]] = {}
         self._history = History(self.hash_block_size)
         settings = self.vllm_config.additional_config
-        assert isinstance(settings, WorkerSettings)
+        assert isinstance(settings, EngineSettings)
         self._shares = Shares(
             self.max_num_scheduled_tokens, self.max_num_running_reqs, settings.chat_share
         )

@@ -21,7 +21,7 @@ from engine.llm import lora, seeds
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
-from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.settings import KEY, EngineSettings
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
@@ -54,7 +54,7 @@ class DecisionWorker(Worker):
                 manager._adapter_manager, self.vllm_config.lora_config.target_modules or []
             )
         settings = self.vllm_config.additional_config
-        assert isinstance(settings, WorkerSettings)
+        assert isinstance(settings, EngineSettings)
         assert self.device is not None
         self._head = JointHead.from_file(
             Path(settings.head), settings.head_config, dtype=torch.float32, device=self.device
