@@ -8,6 +8,7 @@ slower, and for eight questions on one state an eighth of their step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,8 @@ from vllm.v1.worker import gpu_model_runner
 
 def install() -> None:
     """Let the model runner use `copy_blocks`."""
-    gpu_model_runner.copy_kv_cache_blocks_inplace = copy_blocks
+    runner: Any = gpu_model_runner
+    runner.copy_kv_cache_blocks_inplace = copy_blocks
 
 
 def copy_blocks(

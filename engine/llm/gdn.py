@@ -29,8 +29,9 @@ _stock = gdn_attention.cpu_gdn_attention_core
 
 def install() -> None:
     """Let vLLM register `attention_core` and use `convolve`; call it before the model is built."""
-    gdn_attention.cpu_gdn_attention_core = attention_core
-    gdn_attention.causal_conv1d_torch = convolve
+    operators: Any = gdn_attention
+    operators.cpu_gdn_attention_core = attention_core
+    operators.causal_conv1d_torch = convolve
 
 
 def attention_core(
