@@ -97,7 +97,7 @@ async def _play_on(
         engine: Engine | None = None
         if model is not None:
             engine = await stack.enter_async_context(
-                embedded(model, home=settings.home, source=log.log_id, dtype=settings.dtype)
+                embedded(model, home=settings.home, source=log.log_id, settings=settings.worker)
             )
         table = Table(
             log=log,

@@ -66,7 +66,9 @@ async def _compare(
     source = secrets.token_hex(6)
     async with open_recordings(file) as recordings:
         on_total(1 if match is not None else recordings.count())
-    async with embedded(model, home=settings.home, source=source, dtype=settings.dtype) as engine:
+    async with embedded(
+        model, home=settings.home, source=source, settings=settings.worker
+    ) as engine:
         return await redecide_file(
             file,
             engine,
