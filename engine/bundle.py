@@ -40,9 +40,10 @@ from engine.tensors import Shapes, read_header
 HEAD_TENSORS: Final = "joint_head.safetensors"
 HEAD_CONFIG: Final = "joint_head_config.json"
 TOKENIZER: Final = "tokenizer.json"
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 
 _HASHED_AT_LOAD = 256 << 20  # bytes; larger files are hashed by `verify` alone
-_TOKENIZER_FILES = (TOKENIZER, "tokenizer_config.json", "chat_template.jinja")
+_TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "chat_template.jinja")
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
