@@ -23,12 +23,16 @@ from engine.bundle import (
     verify,
 )
 from engine.errors import DoesNotFit, EngineError
-from engine.plan import GIB, Sizes, plan, sizes_of
+from engine.plan import plan, sizes_of
 from engine.release import likeness
+from engine.settings import GIB, WorkerSettings
 from engine.tensors import read_header
 from engine.tokens import PRE_TOKENIZER
 
 Status = Literal["ok", "warning", "error"]
+
+_NOT_TAKEN = ("not vLLM's", "free")
+"""Parts of a plan that no worker takes."""
 
 _MARKS_JOIN = r"[\p{L}\p{M}]+"
 """What the regex of newer loaders has instead of `\\p{L}+`: combining marks join letters."""
@@ -59,12 +63,13 @@ class Memory(msgspec.Struct, frozen=True):
     gpu: bool
 
 
-def examine_bundle(path: Path, memory: Memory | None) -> Iterator[Check]:
+def examine_bundle(path: Path, memory: Memory | None, settings: WorkerSettings) -> Iterator[Check]:
     """Check a bundle: files, each part against the base, the release it is of, and its room.
 
     Args:
         path: The bundle's folder.
         memory: Where it is to run; None if that is not known.
+        settings: How a worker would load it.
     """
     try:
         bundle = read_bundle(path)
@@ -91,7 +96,7 @@ def examine_bundle(path: Path, memory: Memory | None) -> Iterator[Check]:
     yield release_line(bundle)
     if sound and memory is not None:
         try:
-            yield memory_line(sizes_of(bundle), memory)
+            yield memory_line(bundle, memory, settings)
         except EngineError as error:
             yield _failed("memory", error)
 
@@ -193,32 +198,27 @@ def release_line(bundle: Bundle) -> Check:
     )
 
 
-def memory_line(sizes: Sizes, memory: Memory) -> Check:
-    """Compare what the model takes with what is there and free."""
+def memory_line(bundle: Bundle, memory: Memory, settings: WorkerSettings) -> Check:
+    """Compare what the model takes with what is there and free; raises BadBundle."""
+    settings = msgspec.structs.replace(settings, device="gpu" if memory.gpu else "cpu")
+    sizes = sizes_of(bundle, settings)
     fixed = sizes.weights + sizes.adapter + sizes.head + sizes.workspace
-    there = f"{memory.free / GIB:.1f} of {memory.total / GIB:.1f} GiB are free on {memory.where}"
-    needs = f"the model takes {fixed / GIB:.1f} GiB, {there}"
-    busy = "end what else uses it (nvidia-smi names it), or take a quantized base"
-    if not memory.gpu:
-        if fixed <= memory.free:
-            return Check(name="memory", status="ok", detail=needs)
-        return Check(
-            name="memory",
-            status="error",
-            detail=needs,
-            remedy="end other programs, or run the worker where there is more memory",
-        )
+    needs = (
+        f"the model takes {fixed / GIB:.1f} GiB, {memory.free / GIB:.1f} of "
+        f"{memory.total / GIB:.1f} GiB are free on {memory.where}"
+    )
     try:
-        laid_out = plan(sizes, memory.total)
+        # a card is vLLM's to divide, of a machine it gets what is free
+        laid_out = plan(sizes, memory.total if memory.gpu else memory.free, settings)
     except DoesNotFit as error:
         return _failed("memory", error)
-    share = sum(item.bytes for item in laid_out.items if item.name != "not vLLM's")
-    if share > memory.free:
+    wanted = sum(item.bytes for item in laid_out.items if item.name not in _NOT_TAKEN)
+    if wanted > memory.free:
         return Check(
             name="memory",
             status="error" if fixed > memory.free else "warning",
-            detail=f"{needs}; vLLM wants {share / GIB:.1f} GiB for model and cache",
-            remedy=busy,
+            detail=f"{needs}; with its cache a worker wants {wanted / GIB:.1f} GiB",
+            remedy="end what else uses it (nvidia-smi names it), or set a smaller kv_cache_memory",
         )
     return Check(
         name="memory", status="ok", detail=f"{needs}; room for {laid_out.context:,} tokens"

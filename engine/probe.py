@@ -19,18 +19,25 @@ import msgspec
 
 from engine.errors import EngineFailed
 from engine.kernels import READ_TOKENS, Facts, fallbacks
+from engine.settings import WorkerSettings, decode_settings, encode_settings
 
 _READS: Final = 5
 _SENTENCE: Final = "The lift stops at floor {}, and nobody gets in. "
 
 
 def probe(
-    bundle: Path, *, timeout_s: float, read_tokens: int = READ_TOKENS, reading_s: float = 20.0
+    bundle: Path,
+    settings: WorkerSettings,
+    *,
+    timeout_s: float,
+    read_tokens: int = READ_TOKENS,
+    reading_s: float = 20.0,
 ) -> Facts:
     """Gather the facts in another process.
 
     Args:
         bundle: A sound bundle's folder.
+        settings: How a worker would load it.
         timeout_s: A large model takes minutes to load.
         read_tokens: About the length of the record that is timed.
         reading_s: Seconds after which no further record is begun; card and memory take one more.
@@ -39,7 +46,7 @@ def probe(
         EngineFailed: The engine did not start or answer; the message has its last words.
     """
     command = [sys.executable, "-c", "from engine.probe import main; main()", str(bundle)]
-    command += [str(read_tokens), str(reading_s)]
+    command += [encode_settings(settings), str(read_tokens), str(reading_s)]
     try:
         done = subprocess.run(
             command,
@@ -66,12 +73,14 @@ def main() -> None:
 
     # the function that looks at the engine travels to its process
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
-    path, tokens, seconds = sys.argv[1:]
-    facts = anyio.run(_measure, Path(path), int(tokens), float(seconds))
+    path, settings, tokens, seconds = sys.argv[1:]
+    facts = anyio.run(_measure, Path(path), decode_settings(settings), int(tokens), float(seconds))
     sys.stdout.write("\n" + msgspec.json.encode(facts).decode() + "\n")
 
 
-async def _measure(path: Path, read_tokens: int, reading_s: float) -> Facts:
+async def _measure(
+    path: Path, settings: WorkerSettings, read_tokens: int, reading_s: float
+) -> Facts:
     from engine.bundle import load_bundle
     from engine.contract import Ask, DecisionRequest, Field
     from engine.llm.backend import VllmBackend
@@ -82,7 +91,7 @@ async def _measure(path: Path, read_tokens: int, reading_s: float) -> Facts:
     each = len(Encoder(bundle.tokenizer).ids(_SENTENCE.format(100)))
     times: list[float] = []
     tokens = 0
-    backend = await VllmBackend.start(bundle, window=window)
+    backend = await VllmBackend.start(bundle, settings, window=window, max_record_tokens=None)
     try:
         found = (await backend.engine.collective_rpc(look))[0]  # pyright: ignore[reportArgumentType]
         started = time.monotonic()

@@ -19,6 +19,7 @@ from engine.errors import EngineError
 from engine.kernels import judge, toolkit_line
 from engine.machine import find_memory, find_toolkit
 from engine.probe import probe
+from engine.settings import WorkerSettings
 
 _LOADING_S = 1800.0  # of 55 GB from a slow disk, with everything compiled for the first time
 
@@ -29,12 +30,15 @@ PACKAGES = ("games", "store", "engine", "runtime")
 SQLITE_WAL_RESET_FIXED = (3, 51, 3)
 
 
-def examine(*, home: Path, model: Path | None, load: bool | None = None) -> Iterator[Check]:
+def examine(
+    *, home: Path, model: Path | None, settings: WorkerSettings, load: bool | None = None
+) -> Iterator[Check]:
     """Check the machine and, if one is named, a bundle.
 
     Args:
         home: The data folder.
         model: A bundle, checked with the hashes of all its files.
+        settings: How a worker would load the bundle.
         load: Also load it as a worker does, to see what it runs on and how fast; None: where there
             is a GPU.
     """
@@ -50,7 +54,7 @@ def examine(*, home: Path, model: Path | None, load: bool | None = None) -> Iter
         return
     memory = find_memory()
     sound = True
-    for check in examine_bundle(model, memory):
+    for check in examine_bundle(model, memory, settings):
         sound = sound and check.status != "error"
         yield check
     if memory.gpu:
@@ -58,12 +62,12 @@ def examine(*, home: Path, model: Path | None, load: bool | None = None) -> Iter
     if load is None:
         load = memory.gpu
     if load and sound:
-        yield from _loaded(model)
+        yield from _loaded(model, settings)
 
 
-def _loaded(model: Path) -> Iterator[Check]:
+def _loaded(model: Path, settings: WorkerSettings) -> Iterator[Check]:
     try:
-        yield from judge(probe(model, timeout_s=_LOADING_S))
+        yield from judge(probe(model, settings, timeout_s=_LOADING_S))
     except EngineError as error:
         yield Check(
             name="engine",

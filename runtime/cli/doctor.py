@@ -40,9 +40,14 @@ def doctor(
 
     Example: ostinato doctor --model clef-bundle
     """
-    home = load_settings().home
-    default = home / "bundle"
-    found = examine(home=home, model=model or (default if default.exists() else None), load=load)
+    settings = load_settings()
+    default = settings.home / "bundle"
+    found = examine(
+        home=settings.home,
+        model=model or (default if default.exists() else None),
+        settings=settings.worker,
+        load=load,
+    )
     with progress("looking", None, quiet=json) as bar:
         checks: list[Check] = []
         for check in found:

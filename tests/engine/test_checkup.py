@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from engine import release
-from engine.bundle import Bundle, load_bundle, write_manifest
+from engine.bundle import Bundle, write_manifest
 from engine.checkup import Check, Memory, examine_bundle, memory_line, release_line
 from engine.manifest import Part, file_entry
-from engine.plan import GIB, sizes_of
 from engine.release import RELEASES, Release
+from engine.settings import GIB, WorkerSettings
 from tests.support.bundles import ORACLE, adapter_bundle, tuned_bundle
 
 HERE = Memory("this machine", 16 * GIB, 8 * GIB, gpu=False)
@@ -27,7 +27,7 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 def lines(path: Path, memory: Memory | None = HERE) -> dict[str, Check]:
-    found = {check.name: check for check in examine_bundle(path, memory)}
+    found = {check.name: check for check in examine_bundle(path, memory, WorkerSettings())}
     for check in found.values():
         assert check.status == "ok" or check.remedy
         assert "\n" not in check.detail
@@ -161,17 +161,17 @@ def test_an_extracted_bundle_knows_what_it_was_made_from(released: Release, tmp_
     ("memory", "status", "says"),
     [
         (HERE, "ok", "the model takes 0.0 GiB, 8.0 of 16.0 GiB are free on this machine"),
-        (Memory("this machine", GIB, 1 << 20, gpu=False), "error", "0.0 of 1.0 GiB are free"),
+        (Memory("this machine", GIB, 1 << 20, gpu=False), "error", "GiB are missing"),
         (CARD, "ok", "room for 32,768 tokens"),
-        (Memory("a card", 24 * GIB, 20 * GIB, gpu=True), "warning", "vLLM wants 22.1 GiB"),
-        (Memory("a card", 24 * GIB, 1 << 20, gpu=True), "error", "vLLM wants 22.1 GiB"),
+        (Memory("a card", 24 * GIB, 20 * GIB, gpu=True), "warning", "a worker wants 22.1 GiB"),
+        (Memory("a card", 24 * GIB, 1 << 20, gpu=True), "error", "a worker wants 22.1 GiB"),
         (Memory("a card", GIB // 2, GIB // 2, gpu=True), "error", "GiB are missing"),
     ],
 )
 def test_room_is_compared_with_the_plan(
     memory: Memory, status: str, says: str, bundle: Bundle
 ) -> None:
-    check = memory_line(sizes_of(load_bundle(bundle.path)), memory)
+    check = memory_line(bundle, memory, WorkerSettings())
     assert check.status == status
     assert says in check.detail
     assert check.status == "ok" or check.remedy

@@ -9,6 +9,7 @@ import pytest
 from engine.errors import EngineFailed
 from engine.kernels import judge
 from engine.probe import probe
+from engine.settings import WorkerSettings
 from tests.support.bundles import ORACLE, adapter_bundle
 from tests.support.quantized import quantized_base
 
@@ -26,7 +27,7 @@ def test_an_engine_says_what_it_runs_on(tmp_path: Path) -> None:
         tmp_path / "r",
         lambda *_: None,
     )
-    facts = probe(bundle.path, timeout_s=280, read_tokens=1000, reading_s=0.0)
+    facts = probe(bundle.path, WorkerSettings(), timeout_s=280, read_tokens=1000, reading_s=0.0)
     assert facts.attention
     assert facts.linear_attention
     assert facts.sampler
@@ -43,4 +44,4 @@ def test_an_engine_says_what_it_runs_on(tmp_path: Path) -> None:
 
 def test_an_engine_that_does_not_start_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=f"{ORACLE}: .*bundle.json"):
-        probe(ORACLE, timeout_s=110)
+        probe(ORACLE, WorkerSettings(), timeout_s=110)
