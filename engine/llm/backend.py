@@ -213,7 +213,7 @@ class VllmBackend:
                 records[index],
                 adapter,
                 salt,
-                siblings=len(records) > 1,
+                siblings=len(records) - 1,
             )
 
         try:
@@ -234,7 +234,7 @@ class VllmBackend:
         adapter: LoRARequest | None,
         salt: str,
         *,
-        siblings: bool,
+        siblings: int,
     ) -> Outcome:
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -244,7 +244,7 @@ class VllmBackend:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings),
+            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt),
         )
         async with self.engine.asked(
             request_id, record.input_ids, params, salt=salt, adapter=adapter

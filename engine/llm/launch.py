@@ -45,6 +45,10 @@ def prepare_environment(*, debug: bool) -> None:
     """
     for name, value in {
         "OMP_NUM_THREADS": "1",
+        # memory of a step is kept for the next: to get it from the system again costs more than
+        # what is computed in it
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
