@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Executable, and_, bindparam, select
+from sqlalchemy import Executable, and_, bindparam, func, select
 
 from store import database, schema
 from store.chain import (
@@ -62,9 +62,10 @@ _MATCH = (
     .where(matches.c.match == bindparam("wanted"))
     .order_by(events.c.version)
 )
+_COUNT = select(func.count()).select_from(matches)
 _page = (
     select(matches.c.id)
-    .where(matches.c.id > bindparam("after"))
+    .where(matches.c.id > bindparam("after"), matches.c.id <= bindparam("last"))
     .order_by(matches.c.id)
     .limit(SCAN_PAGE)
 )
@@ -211,13 +212,19 @@ class SqliteLog:
         rows = [] if event[0] is None else [row[4:] for row in found]
         return Head(game, next_version, digest), rows
 
-    def scan(self) -> Iterator[list[Recorded]]:
+    def count(self) -> int:
+        """See `EventLog.count`."""
+        found: list[Any] = []
+        self._fetch(_COUNT, {}, found)
+        return found[0][0]
+
+    def scan(self, *, start: int = 0, stop: int | None = None) -> Iterator[list[Recorded]]:
         """See `EventLog.scan`."""
-        number = 0
+        number, last = start, _END if stop is None else stop
         while True:
             found: list[Any] = []
             try:
-                self._fetch(_SCAN, {"after": number}, found)
+                self._fetch(_SCAN, {"after": number, "last": last}, found)
             except CorruptLog as damage:
                 if not found:
                     raise

@@ -17,11 +17,11 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
-from engine.llm import lora
+from engine.llm import lora, seeds
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
-from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.settings import KEY, EngineSettings
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
@@ -37,21 +37,24 @@ class DecisionWorker(Worker):
         refuse_foreign_cache(self.vllm_config)
         lora.install()
         if current_platform.is_cpu():
-            from engine.llm import gdn
+            from engine.llm import copies, gdn
 
+            copies.install()
             gdn.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
         """Load the model and beside it the head."""
         super().load_model(**kwargs)
+        if current_platform.is_cpu():
+            seeds.install(self.model_runner)
         if self.vllm_config.lora_config is not None:
             manager: Any = self.model_runner.lora_manager
             lora.require_wrapped(
                 manager._adapter_manager, self.vllm_config.lora_config.target_modules or []
             )
         settings = self.vllm_config.additional_config
-        assert isinstance(settings, WorkerSettings)
+        assert isinstance(settings, EngineSettings)
         assert self.device is not None
         self._head = JointHead.from_file(
             Path(settings.head), settings.head_config, dtype=torch.float32, device=self.device
@@ -101,7 +104,8 @@ class DecisionWorker(Worker):
             plan = find_plan(new.sampling_params)
             if plan is not None:
                 assert new.prompt_token_ids is not None
-                reader.begin(new.req_id, new.prompt_token_ids, plan)
+                adapter = new.lora_request.lora_name if new.lora_request else ""
+                reader.begin(new.req_id, new.prompt_token_ids, plan, adapter)
         state = self.model_runner.execute_model_state
         if state is not None:
             self._logits = self._read(reader, scheduler_output, state)
@@ -109,7 +113,11 @@ class DecisionWorker(Worker):
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample, and give the step's logits along with the tokens."""
-        output = super().sample_tokens(grammar_output)
+        if current_platform.is_cpu():
+            with seeds.only_wanted(self.model_runner):
+                output = super().sample_tokens(grammar_output)
+        else:
+            output = super().sample_tokens(grammar_output)
         logits, self._logits = self._logits, {}
         if not logits:
             return output
@@ -133,16 +141,16 @@ class DecisionWorker(Worker):
             rows = scheduler_output.total_num_scheduled_tokens
             slots = batch.block_table[group].slot_mapping.gpu[:rows]
 
-            def features_of(request_id: str, length: int) -> Tensor:
-                return pool.read(runner.requests[request_id].block_ids[group], length)
+            def features_of(request_id: str, start: int, end: int) -> Tensor:
+                return pool.read(runner.requests[request_id].block_ids[group], start, end)
 
         else:
             tables = runner.block_tables
             slots = tables.slot_mappings[group, : batch.num_tokens]
 
-            def features_of(request_id: str, length: int) -> Tensor:
+            def features_of(request_id: str, start: int, end: int) -> Tensor:
                 blocks = tables.input_block_tables[group][batch.req_ids.index(request_id)]
-                return pool.read(blocks, length, tables.kernel_block_sizes[group])
+                return pool.read(blocks, start, end, tables.kernel_block_sizes[group])
 
         return reader.step(
             batch.req_ids,

@@ -118,8 +118,8 @@ def test_without_a_queue_clients_are_told_and_with_it_back_answered(ostinato: Co
             if reply.status_code != 200:  # the broker may be back before anybody notices
                 assert reply.status_code == 503
                 assert int(reply.headers["retry-after-ms"]) <= 2000
-            wait_for(lambda: client.get("/health").status_code == 200)
-            assert client.post(SYSTEMONE, json=EXAMPLE).status_code == 200
+            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200)
+            assert client.get("/health").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert finished(process).code == 0
 
@@ -197,3 +197,18 @@ def test_a_key_is_made_and_used(ostinato: Command, tmp_path: Path):
             assert ask(client).answers
         process.send_signal(signal.SIGINT)
         assert finished(process).code == 0
+
+
+def test_a_match_is_decided_by_another_server(server: str, ostinato: Command):
+    played = ostinato(
+        *("play", "kuhn_poker", "--matches", 3, "--seed", 1, "--json"),
+        *("--seat", "decision", "--seat", "random", "--log", "far.db"),
+        *("--model", f"systemone:{server}"),
+    )
+    assert played.code == 0, played
+    near = ostinato(
+        *("play", "kuhn_poker", "--matches", 3, "--seed", 1, "--json"),
+        *("--seat", "decision", "--seat", "random", "--log", "near.db", "--model", "mock:seed=1"),
+    )
+    assert played.document["decisions"]["asked"] == near.document["decisions"]["asked"] > 0
+    assert ostinato("replay", "far.db").code == 0

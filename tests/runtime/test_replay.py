@@ -31,13 +31,14 @@ from tests.support.toys import Diary, Grid
 REPLAYS = Path(__file__).parents[2] / "replays"
 RECORDED = sorted(REPLAYS.glob("*.jsonl"))
 FAILING = sorted((REPLAYS / "must_fail").glob("*.jsonl"))
+LIBRARIES = {"connect_four": "pyspiel", "holdem": "pokerkit"}
 TICTACTOE = load_game("tictactoe")
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 async def test_recorded_match_replays(file: Path) -> None:
-    if file.stem == "connect_four":
-        pytest.importorskip("pyspiel")
+    if file.stem in LIBRARIES:
+        pytest.importorskip(LIBRARIES[file.stem])
     report = await replay_file(file)
     assert report.differences == ()
     assert (report.matches, report.unfinished) == (1, 0)
@@ -68,7 +69,7 @@ def test_replay_is_the_same_under_another_hash_seed() -> None:
         "from runtime.replay import replay_match\n"
         "for f in sys.argv[1:]: assert not replay_match(next(read_export(f))).differences, f"
     )
-    files = [str(file) for file in RECORDED if file.stem != "connect_four"]
+    files = [str(file) for file in RECORDED if file.stem not in LIBRARIES]
     for hash_seed in ("1", "2"):
         subprocess.run(
             [sys.executable, "-c", code, *files],
@@ -314,16 +315,18 @@ async def database(tmp_path: Path) -> Path:
 
 async def test_logs_and_portable_files_replay_alike(database: Path, tmp_path: Path) -> None:
     log = open_log(database, read_only=True)
+    names = [summary.match for summary in log.matches()]
     exports = [tmp_path / "all.jsonl", tmp_path / "all.jsonl.zst"]
     for export in exports:
         export_matches(log, export)
     await log.close()
-    seen: list[str] = []
+    seen: list[int] = []
     reports = [await replay_file(path) for path in (database, *exports)]
     assert reports[0].matches == 5
     assert all(report == reports[0] for report in reports)
-    await replay_file(database, on_replayed=lambda replayed: seen.append(replayed.match))
-    one = [await replay_file(path, match=seen[3]) for path in (database, *exports)]
+    await replay_file(database, on_replayed=seen.append)
+    assert sum(seen) == 5
+    one = [await replay_file(path, match=names[3]) for path in (database, *exports)]
     assert all(report.matches == 1 and report.identical for report in one)
     for path in (database, *exports):
         with pytest.raises(UnknownMatch, match="nobody"):
@@ -365,3 +368,38 @@ def test_rules_that_refuse_the_action_say_so(tictactoe: MemoryLog) -> None:
     [difference] = replay_match(tampered(tictactoe, setting(version, action="attic"))).differences
     assert (difference.field, difference.expected) == ("action", "attic")
     assert difference.found.startswith("'attic' is not a legal action here; legal: ")
+
+
+@pytest.mark.parametrize("name", ["log.db", "all.jsonl.zst"])
+async def test_several_processes_give_the_report_of_one(
+    database: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    if path != database:
+        log = open_log(database, read_only=True)
+        export_matches(log, path)
+        await log.close()
+    else:  # one match that cannot be read, among others
+        connection = sqlite3.connect(path)
+        connection.execute("update events set hash = x'00' where match = 2 and version = 3")
+        connection.commit()
+        connection.close()
+    one, three = [await replay_file(path, processes=count) for count in (1, 3)]
+    assert one == three
+    assert one.matches == 5
+    assert one.identical == (path != database)
+
+
+async def test_file_that_ends_early_is_one_difference_for_any_number_of_processes(
+    database: Path, tmp_path: Path
+) -> None:
+    log = open_log(database, read_only=True)
+    export_matches(log, tmp_path / "all.jsonl")
+    await log.close()
+    lines = (tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)
+    del lines[20]
+    (tmp_path / "short.jsonl").write_bytes(b"".join(lines))
+    one, three = [await replay_file(tmp_path / "short.jsonl", processes=count) for count in (1, 3)]
+    assert one == three
+    [difference] = one.differences
+    assert "line 21" in difference.found
