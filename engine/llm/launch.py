@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Dtype = Literal["bfloat16", "float32"]
 Features = Literal["float32", "float16", "bfloat16"]
 
-_UNIT = 16
+UNIT = 16
 """Tokens that are reused only together; vLLM's hashes cost time for each."""
 
 _CPU_KV_CACHE = 256 << 20
@@ -84,7 +84,7 @@ def launch(
         max_num_batched_tokens=max_batched_tokens,
         kv_cache_memory_bytes=kv_cache_memory or (_CPU_KV_CACHE if on_cpu else None),
         mamba_ssm_cache_dtype="float32",
-        prefix_match_unit=_UNIT,
+        prefix_match_unit=UNIT,
         enforce_eager=on_cpu,
         worker_cls="engine.llm.worker.DecisionWorker",
         scheduler_cls="engine.llm.scheduler.DecisionScheduler",
