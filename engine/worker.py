@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 import uuid
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import msgspec
@@ -39,11 +39,10 @@ from engine.models import Model, open_model
 from engine.process import exit_with_parent
 from engine.queue import PULL_S, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
+from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
 log = logging.getLogger(__name__)
-
-Dtype = Literal["bfloat16", "float32"]
 
 NATS_VARIABLE: Final = "OSTINATO_NATS"
 MAX_IN_FLIGHT: Final = 64
@@ -332,7 +331,7 @@ def _worn(request: DecisionRequest, deliveries: int) -> EngineFailed:
     )
 
 
-async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
+async def open_backend(model: Model, settings: WorkerSettings) -> Backend:
     """Load what answers for a model.
 
     Raises:
@@ -343,15 +342,15 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
 
         return await RemoteBackend.start(parse_remote(model.spec))
     if model.bundle is None:
-        settings = parse_mock(model.spec)
-        return MockBackend(msgspec.structs.replace(settings, window=model.window))
+        mock = parse_mock(model.spec)
+        return MockBackend(msgspec.structs.replace(mock, window=model.window))
     # vLLM takes seconds to import and is not needed for a mock
     from engine.llm.backend import VllmBackend
 
-    return await VllmBackend.start(model.bundle, dtype=dtype or "bfloat16", window=model.window)
+    return await VllmBackend.start(model.bundle, settings)
 
 
-async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = None) -> None:
+async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
     """Work until SIGTERM or SIGINT.
 
     Raises:
@@ -370,7 +369,7 @@ async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = Non
                         return
 
             group.start_soon(stop_on_signal)
-            backend = await open_backend(model, dtype=dtype)
+            backend = await open_backend(model, settings)
             try:
                 worker = Worker(queue, model, backend)
                 stop = worker.drain
@@ -388,8 +387,7 @@ def main() -> int:
     """Run as a child process; the last line of the log says why it ended."""
     parser = argparse.ArgumentParser(prog="python -m engine.worker")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--window", type=int)
-    parser.add_argument("--dtype", choices=("bfloat16", "float32"))
+    parser.add_argument("--settings", type=decode_settings, default=WorkerSettings())
     arguments = parser.parse_args()
     exit_with_parent()
     debug = bool(os.environ.get("OSTINATO_DEBUG"))
@@ -398,11 +396,10 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        model = open_model(arguments.model, window=arguments.window)
+        settings: WorkerSettings = arguments.settings
+        model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(
-                nats_url=os.environ[NATS_VARIABLE], model=model, dtype=arguments.dtype
-            )
+            lambda: serve_worker(nats_url=os.environ[NATS_VARIABLE], model=model, settings=settings)
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

@@ -37,7 +37,7 @@ class Steps:
         from vllm.v1.structured_output import StructuredOutputManager
 
         from engine.llm.scheduler import DecisionScheduler
-        from engine.llm.settings import WorkerSettings
+        from engine.llm.settings import EngineSettings
 
         arguments = EngineArgs(
             model=str(ORACLE / "base"),
@@ -52,7 +52,7 @@ class Steps:
             enforce_eager=True,
             disable_log_stats=True,
         )
-        settings = WorkerSettings(head="", head_config={}, chat_share=chat_share)
+        settings = EngineSettings(head="", head_config={}, chat_share=chat_share)
         arguments.additional_config = settings  # pyright: ignore[reportAttributeAccessIssue]
         config = arguments.create_engine_config()
         config.cache_config.num_gpu_blocks = blocks
