@@ -17,6 +17,8 @@ import signal
 import sys
 import time
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, Literal
 
 import anyio
@@ -24,6 +26,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from engine.backend import Backend
+from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
 from engine.contract import DecisionReply, DecisionRequest, Failure
 from engine.errors import (
@@ -35,9 +38,9 @@ from engine.errors import (
     RequestTooLarge,
 )
 from engine.mock import MockBackend, parse_mock
-from engine.models import Model, open_model
+from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
@@ -351,8 +354,30 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
     return await VllmBackend.start(model.bundle, dtype=dtype or "bfloat16", window=model.window)
 
 
-async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = None) -> None:
+@asynccontextmanager
+async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[ChatInfo | None]:
+    """Let a backend that can also chat do so, for the length of the block."""
+    if model.bundle is None or not (model.bundle.tokenizer / TOKENIZER_CONFIG).is_file():
+        yield None  # without a model, or one whose tokenizer makes no text
+        return
+    from engine.llm.backend import VllmBackend
+    from engine.llm.chat_server import chat_server
+
+    assert isinstance(backend, VllmBackend)
+    async with chat_server(backend.engine, served_name(model.name), host=host) as chat:
+        yield chat
+
+
+async def serve_worker(
+    *, nats_url: str, model: Model, dtype: Dtype | None = None, chat_host: str = "127.0.0.1"
+) -> None:
     """Work until SIGTERM or SIGINT.
+
+    Args:
+        nats_url: The broker, credential included.
+        model: What is loaded.
+        dtype: Its numbers.
+        chat_host: The address on which gateways reach this worker's chat.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
@@ -372,10 +397,13 @@ async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = Non
             group.start_soon(stop_on_signal)
             backend = await open_backend(model, dtype=dtype)
             try:
-                worker = Worker(queue, model, backend)
-                stop = worker.drain
-                log.info("worker ready", extra={"bundle": model.hash})
-                await worker.run()
+                async with _chatting(backend, model, chat_host) as chat:
+                    worker = Worker(queue, model, backend)
+                    stop = worker.drain
+                    if chat is not None:
+                        await queue.announce_chat(model.hash, chat)
+                    log.info("worker ready", extra={"bundle": model.hash})
+                    await worker.run()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
                     await backend.close()
