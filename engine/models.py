@@ -13,9 +13,8 @@ import msgspec
 from engine import mock, remote
 from engine.bundle import Bundle, load_bundle
 from engine.contract import Ask
+from engine.settings import DEFAULT_WINDOW
 from engine.tokens import Encoder
-
-DEFAULT_WINDOW = 32_768
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import msgspec
@@ -42,11 +42,10 @@ from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
 from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
+from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
 log = logging.getLogger(__name__)
-
-Dtype = Literal["bfloat16", "float32"]
 
 NATS_VARIABLE: Final = "OSTINATO_NATS"
 MAX_IN_FLIGHT: Final = 64
@@ -335,7 +334,7 @@ def _worn(request: DecisionRequest, deliveries: int) -> EngineFailed:
     )
 
 
-async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
+async def open_backend(model: Model, settings: WorkerSettings) -> Backend:
     """Load what answers for a model.
 
     Raises:
@@ -346,12 +345,12 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
 
         return await RemoteBackend.start(parse_remote(model.spec))
     if model.bundle is None:
-        settings = parse_mock(model.spec)
-        return MockBackend(msgspec.structs.replace(settings, window=model.window))
+        mock = parse_mock(model.spec)
+        return MockBackend(msgspec.structs.replace(mock, window=model.window))
     # vLLM takes seconds to import and is not needed for a mock
     from engine.llm.backend import VllmBackend
 
-    return await VllmBackend.start(model.bundle, dtype=dtype or "bfloat16", window=model.window)
+    return await VllmBackend.start(model.bundle, settings)
 
 
 @asynccontextmanager
@@ -368,16 +367,13 @@ async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[
         yield chat
 
 
-async def serve_worker(
-    *, nats_url: str, model: Model, dtype: Dtype | None = None, chat_host: str = "127.0.0.1"
-) -> None:
+async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
         nats_url: The broker, credential included.
         model: What is loaded.
-        dtype: Its numbers.
-        chat_host: The address on which gateways reach this worker's chat.
+        settings: How it is loaded.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
@@ -395,9 +391,9 @@ async def serve_worker(
                         return
 
             group.start_soon(stop_on_signal)
-            backend = await open_backend(model, dtype=dtype)
+            backend = await open_backend(model, settings)
             try:
-                async with _chatting(backend, model, chat_host) as chat:
+                async with _chatting(backend, model, settings.chat_host) as chat:
                     worker = Worker(queue, model, backend)
                     stop = worker.drain
                     if chat is not None:
@@ -416,8 +412,7 @@ def main() -> int:
     """Run as a child process; the last line of the log says why it ended."""
     parser = argparse.ArgumentParser(prog="python -m engine.worker")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--window", type=int)
-    parser.add_argument("--dtype", choices=("bfloat16", "float32"))
+    parser.add_argument("--settings", type=decode_settings, default=WorkerSettings())
     arguments = parser.parse_args()
     exit_with_parent()
     debug = bool(os.environ.get("OSTINATO_DEBUG"))
@@ -426,11 +421,10 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        model = open_model(arguments.model, window=arguments.window)
+        settings: WorkerSettings = arguments.settings
+        model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(
-                nats_url=os.environ[NATS_VARIABLE], model=model, dtype=arguments.dtype
-            )
+            lambda: serve_worker(nats_url=os.environ[NATS_VARIABLE], model=model, settings=settings)
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

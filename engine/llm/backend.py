@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -19,16 +19,10 @@ from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAns
 from engine.errors import BadBundle, EngineError, EngineFailed
 from engine.llm.chat import ChatRequest, ChatTokens, chat
 from engine.llm.check import require_vllm
-from engine.llm.launch import (
-    Dtype,
-    Features,
-    adapter_request,
-    fingerprint,
-    launch,
-    prepare_environment,
-)
+from engine.llm.launch import adapter_request, fingerprint, launch, prepare_environment
 from engine.llm.plan import Outcome, plan_of
 from engine.llm.settings import KEY
+from engine.settings import WorkerSettings
 from engine.tokens import PREFIX, Encoder, Record
 
 if TYPE_CHECKING:
@@ -61,7 +55,7 @@ class VllmBackend:
         engine: vLLM's engine, for its own server too: what is no decision runs on base weights.
         adapter: The bundle's adapter as a vLLM request names it; None for a bundle without.
         window: Longest record, in tokens.
-        fingerprint: vLLM, number format, base, adapter, head and tokenizer.
+        fingerprint: vLLM, number formats, base, adapter, head and tokenizer.
         dead: The engine process is gone; every later decision fails.
     """
 
@@ -86,15 +80,10 @@ class VllmBackend:
     async def start(
         cls,
         bundle: Bundle,
+        settings: WorkerSettings | None = None,
         *,
-        dtype: Dtype = "bfloat16",
-        features: Features | None = None,
-        window: int,
-        kv_cache_memory: int | None = None,
-        max_seqs: int = 16,
-        max_batched_tokens: int = 2048,
-        chat_share: float = 0.25,
         debug: bool = False,
+        **changes: Any,
     ) -> VllmBackend:
         """Load the bundle in an engine process and ask it a fixed question.
 
@@ -102,43 +91,27 @@ class VllmBackend:
 
         Args:
             bundle: Base, head, tokenizer and perhaps an adapter.
-            dtype: Number format of the model; the head is computed in float32 always.
-            features: How head features are kept; None: in float32 for a model in float32, else in
-                float16, which rounds ten times less than bfloat16 in the same room.
-            window: Longest record in tokens; at most the model's own limit.
-            kv_cache_memory: Bytes for the cache; None: 256 MiB on a CPU, on a GPU what is free.
-            max_seqs: Sequences in one engine step.
-            max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
-            chat_share: Chat's part of a step's tokens where decisions want all of them too, and of
-                its sequences.
+            settings: How to load it; None takes the defaults.
             debug: Let vLLM log what it does.
+            **changes: Settings that are to be others.
 
         Raises:
             EngineMissing: vLLM is absent or not the tested one.
             EngineFailed: vLLM did not start, or its first answer is not finite.
             BadBundle: The adapter changes nothing, or vLLM cannot take it.
+            BadSetting: vLLM, this machine or the model cannot do what is set.
+            DoesNotFit: This machine's memory does not hold it.
         """
+        settings = msgspec.structs.replace(settings or WorkerSettings(), **changes)
         prepare_environment(debug=debug)
         await anyio.to_thread.run_sync(require_vllm, abandon_on_cancel=True)
-        window = min(window, bundle.window)
-        features = features or ("float32" if dtype == "float32" else "float16")
-        start = partial(
-            launch,
-            bundle,
-            dtype=dtype,
-            features=features,
-            window=window,
-            kv_cache_memory=kv_cache_memory,
-            max_seqs=max_seqs,
-            max_batched_tokens=max_batched_tokens,
-            chat_share=chat_share,
-        )
+        start = partial(launch, bundle, settings)
         backend = cls(
             await anyio.to_thread.run_sync(start, abandon_on_cancel=True),
             encoder=Encoder(bundle.tokenizer),
             adapter=adapter_request(bundle),
-            window=window,
-            fingerprint=fingerprint(bundle, dtype, features),
+            window=settings.record_limit(bundle.window),
+            fingerprint=fingerprint(bundle, settings),
         )
         try:
             await backend._test()
@@ -240,7 +213,7 @@ class VllmBackend:
                 records[index],
                 adapter,
                 salt,
-                siblings=len(records) > 1,
+                siblings=len(records) - 1,
             )
 
         try:
@@ -261,7 +234,7 @@ class VllmBackend:
         adapter: LoRARequest | None,
         salt: str,
         *,
-        siblings: bool,
+        siblings: int,
     ) -> Outcome:
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -271,7 +244,7 @@ class VllmBackend:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings),
+            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt),
         )
         async with self.engine.asked(
             request_id, record.input_ids, params, salt=salt, adapter=adapter

@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 import uvicorn
 
+from engine.errors import EngineFailed
 from engine.llm.guarded import GuardedLLM
 from engine.queue import ChatInfo
 
@@ -33,6 +34,9 @@ async def chat_server(engine: GuardedLLM, model: str, *, host: str) -> AsyncIter
         engine: Generates.
         model: The name of its base weights.
         host: The address to listen on; the port is a free one.
+
+    Raises:
+        EngineFailed: It is no address of this machine.
     """
     token = secrets.token_urlsafe(32)
     application = _Door(await _vllm_application(engine, model), token)
@@ -45,7 +49,13 @@ async def chat_server(engine: GuardedLLM, model: str, *, host: str) -> AsyncIter
         timeout_graceful_shutdown=_GRACE_S,
     )
     server = _Server(config)
-    with socket.create_server((host, 0)) as listener:
+    try:
+        listener = socket.create_server((host, 0))
+    except OSError as error:
+        raise EngineFailed(
+            f"chat_host {host}: {error.strerror}; name an address of this machine"
+        ) from error
+    with listener:
         port = listener.getsockname()[1]
         async with anyio.create_task_group() as group:
             group.start_soon(server.serve, [listener])

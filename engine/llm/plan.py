@@ -19,14 +19,16 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
         state_start: Where the state starts; before that all records are alike.
         public_end: Where the part of the state ends that records of other states share.
         state_end: Where the state ends.
-        siblings: Other questions on the same state come along.
+        siblings: Other records on the same state that come along.
+        salt: Keeps what is read for one tenant from another.
     """
 
     fields: tuple[RecordField, ...]
     state_start: int
     public_end: int
     state_end: int
-    siblings: bool = False
+    siblings: int = 0
+    salt: str = ""
 
     @property
     def limit(self) -> int:
@@ -52,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reused: int = 0
 
 
-def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, Any]:
+def plan_of(record: Record, *, state_start: int, siblings: int, salt: str) -> dict[str, Any]:
     """Give the `extra_args` of a record.
 
     The plan stays what it is until it is sent: nothing that came over HTTP can look like it.
@@ -63,6 +65,7 @@ def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, An
         public_end=record.public_end,
         state_end=record.state_end,
         siblings=siblings,
+        salt=salt,
     )
     return {KEY: plan}
 

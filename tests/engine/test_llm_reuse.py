@@ -138,9 +138,9 @@ async def first_rows(asker: Asker, state: str, *, salt: str, at: int) -> list[li
         reader, seen = worker._reader, worker.__dict__.setdefault("seen", [])
         stock = reader._score
 
-        def score(memories, readings):
-            seen.extend(memory.tolist() for memory in memories)
-            return stock(memories, readings)
+        def score(features, readings):
+            seen.extend([*each.state.tolist(), *each.rests[0].tolist()] for each in features)
+            return stock(features, readings)
 
         reader._score = score
 

@@ -99,8 +99,8 @@ def test_a_quantized_base_has_the_matrices_of_the_base(
     small, large = sizes_of(bundle), sizes_of(plain)
     assert small.weights < large.weights
     assert small.block_bytes == large.block_bytes
-    # quantized weights do not get smaller by a profile, and those left in 16 bits may
-    assert small.weights * 0.5 < sizes_of(bundle, profile="fp8").weights <= small.weights
+    # quantized weights do not get smaller by another form, and those left in 16 bits may
+    assert small.weights * 0.5 < sizes_of(bundle, weights="fp8").weights <= small.weights
 
 
 def test_a_quantized_output_embedding_is_refused(tmp_path: Path) -> None:
