@@ -22,9 +22,10 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 from nats.js import JetStreamContext
+from nats.js.api import PubAck
 from nats.js.errors import APIError, KeyNotFoundError, NoStreamResponseError, NotFoundError
 from nats.js.kv import KeyValue
 
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_REQUESTS: Final = streams.MAX_REQUESTS
 _TIMEOUT_S: Final = 5.0
+_ACK_S: Final = 2.0  # for a stream to confirm a message; sent again, it counts once
 PULL_S: Final = 0.25  # the longest that a pull waits
 _LATE_S: Final = 1.0  # for the server's word that nothing came
 
@@ -132,6 +134,7 @@ class Queue:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
         self._pulls: dict[tuple[str, int], _Pull] = {}
+        self._servers: dict[tuple[str, int], str] = {}  # that have a partition's consumer
         self._suspects: KeyValue | None = None
         self._clock_s = 0.0  # to add to our monotonic clock for the broker's time
         self.reconnected = anyio.Event()
@@ -222,14 +225,8 @@ class Queue:
         headers["Nats-Msg-Id"] = f"{request.id}.{request.attempt}"
         affinity = hashlib.blake2b(request.affinity.encode(), digest_size=8).hexdigest()
         subject = f"decide.{bundle}.{affinity}"
-        if not self.connected:
-            raise QueueUnavailable("the broker cannot be reached")
         try:
-            try:
-                taken = await self._js.publish(subject, data, headers=dict(headers))
-            except NoStreamResponseError:
-                await self.ensure_streams()
-                taken = await self._js.publish(subject, data, headers=dict(headers))
+            taken = await self._publish(subject, data, headers)
         except APIError as error:
             if error.err_code == _STREAM_FULL:
                 raise QueueFull(
@@ -453,15 +450,20 @@ class Queue:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
         pull = self._pulls.get((bundle, partition))
+        server = str(self._client._server_info.get("server_id"))
         try:
-            if pull is None:
+            if pull is None or pull.server != server:
                 await self.ensure_streams()
-                await streams.ensure_consumer(self._js, bundle, partition, ack_wait_s=ack_wait_s)
-                inbox = self._client.new_inbox()
+                anew = self._servers.get((bundle, partition), server) != server
+                await streams.ensure_consumer(
+                    self._js, bundle, partition, ack_wait_s=ack_wait_s, anew=anew
+                )
+                self._servers[bundle, partition] = server
                 # Not nats-py's `fetch`: it stops listening when the server stops delivering, and
                 # what was under way then would be nobody's until the time to acknowledge is over.
-                pull = _Pull(inbox, await self._client.subscribe(inbox))
-                self._pulls[bundle, partition] = pull
+                inbox = pull.inbox if pull else self._client.new_inbox()
+                messages = pull.messages if pull else await self._client.subscribe(inbox)
+                pull = self._pulls[bundle, partition] = _Pull(server, inbox, messages)
             consumer = streams.consumer_of(bundle, partition)
             await self._client.publish(
                 f"$JS.API.CONSUMER.MSG.NEXT.{DECISIONS}.{consumer}", _NEXT, reply=pull.inbox
@@ -475,8 +477,8 @@ class Queue:
         if status in _NOTHING:
             return None
         if status is not None:  # the consumer or its stream is gone: made again by the next pull
-            del self._pulls[bundle, partition]
-            await pull.messages.unsubscribe()
+            if self._pulls.pop((bundle, partition), None):
+                await pull.messages.unsubscribe()
             raise QueueUnavailable(f"requests cannot be pulled: status {status}")
         return await self._delivery(message)
 
@@ -504,13 +506,19 @@ class Queue:
             subject += ".failed"
             headers["Nats-Msg-Id"] += f".{reply.attempt}"
         try:
-            try:
-                await self._js.publish(subject, data, headers=dict(headers))
-            except NoStreamResponseError:
-                await self.ensure_streams()
-                await self._js.publish(subject, data, headers=dict(headers))
+            await self._publish(subject, data, headers)
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the answers stream did not take an answer: {error}") from error
+
+    async def _publish(self, subject: str, data: bytes, headers: dict[str, str]) -> PubAck:
+        """Publish into a stream, which is made if it is not there."""
+        if not self.connected:
+            raise ConnectionClosedError  # nats-py would keep it until the broker is back
+        try:
+            return await self._js.publish(subject, data, _ACK_S, headers=dict(headers))
+        except NoStreamResponseError:
+            await self.ensure_streams()
+            return await self._js.publish(subject, data, _ACK_S, headers=dict(headers))
 
     # -- the connection -------------------------------------------------------------------------
 
@@ -554,8 +562,9 @@ def _key(source: str, decision: str) -> str:
 
 
 class _Pull(msgspec.Struct, frozen=True):
-    """Where the requests of one partition come in."""
+    """Where the requests of one partition come in, and the server that has its consumer."""
 
+    server: str
     inbox: str
     messages: Subscription
 

@@ -52,6 +52,7 @@ MAX_IN_FLIGHT: Final = 64
 MAX_CHARACTERS: Final = 1 << 20  # of states in flight; about 250,000 tokens
 SUSPECT: Final = 3  # the delivery that runs alone: two ended without an answer
 GRACE_S: Final = 2.5  # with a last pull and the time to close, under 5 s from signal to end
+_FRESH_S: Final = 1.0
 _CLOSE_S: Final = 1.5
 _RETRY_S: Final = 0.2
 _AWAY_S: Final = 2 * PULL_S  # then the last pull of a worker that ends is over
@@ -230,7 +231,8 @@ class Worker:
         request = delivery.request
         try:
             reply = None
-            if delivery.number > 1 or request.attempt > 1:
+            # one that was delivered for the first time by a consumer made anew is old, too
+            if delivery.number > 1 or request.attempt > 1 or delivery.age_s > _FRESH_S:
                 reply = await self._queue.find_answer(request.source, request.id)
             if reply is None and delivery.number >= SUSPECT:
                 reply = await self._decide_alone(delivery)
@@ -240,14 +242,25 @@ class Worker:
                 # the engine died with it: it is for another worker, or this one started again
                 await delivery.hand_back(delay_s=_AWAY_S)
                 return
-            try:
-                await self._queue.publish_answer(request.source, reply)
-            except (BadRequest, RequestTooLarge) as error:
-                await self._queue.publish_answer(request.source, _failed(request, error))
+            await self._publish(delivery, reply)
         except QueueUnavailable as error:
             log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
             return  # not acknowledged, so it is delivered again and then answered
         await delivery.ack()
+
+    async def _publish(self, delivery: Delivery, reply: DecisionReply) -> None:
+        """Publish an answer, again and again until its deadline if the broker is away."""
+        source = delivery.request.source
+        while True:
+            try:
+                await self._queue.publish_answer(source, reply)
+                return
+            except (BadRequest, RequestTooLarge) as error:
+                reply = _failed(delivery.request, error)
+            except QueueUnavailable:
+                if time.monotonic() > delivery.deadline:
+                    raise
+                await anyio.sleep(_RETRY_S)
 
     async def _decide_together(self, delivery: Delivery) -> DecisionReply | None:
         async with self._alone:
