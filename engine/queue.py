@@ -15,7 +15,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import msgspec
@@ -59,6 +59,25 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     pid: int
     partitions: tuple[int, ...] = ()
+
+
+class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a live worker chats.
+
+    Attributes:
+        worker: Its name.
+        url: Its server.
+        token: What that server wants as bearer token.
+        model: The name of the base weights there.
+    """
+
+    worker: str
+    url: str
+    token: str
+    model: str
+
+
+Info = TypeVar("Info", bound=msgspec.Struct)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -284,20 +303,36 @@ class Queue:
         Raises:
             QueueUnavailable: The broker does not answer.
         """
+        found = await self._gather("workers", WorkerInfo, wait_s)
+        return sorted(found, key=lambda info: (info.bundle, info.worker))
+
+    async def chats(self, bundle: str, *, wait_s: float = 0.5) -> list[ChatInfo]:
+        """Ask every live worker of a bundle where it chats, and give what came after a while.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        return await self._gather(f"chats.{bundle}", ChatInfo, wait_s)
+
+    async def _gather(self, subject: str, kind: type[Info], wait_s: float) -> list[Info]:
         inbox = self._client.new_inbox()
-        found: list[WorkerInfo] = []
+        found: list[Info] = []
         try:
             answers = await self._client.subscribe(inbox)
-            await self._client.publish("workers", b"", reply=inbox)
-            with anyio.move_on_after(wait_s):
-                while (message := await answers.next_msg(timeout=wait_s)).data:
-                    found.append(unpack(message.data, message.headers, WorkerInfo))
-            await answers.unsubscribe()
+            try:
+                await self._client.publish(subject, b"", reply=inbox)
+                with anyio.move_on_after(wait_s):
+                    # without data: the broker's word that nobody listens there
+                    while (message := await answers.next_msg(timeout=wait_s)).data:
+                        found.append(unpack(message.data, message.headers, kind))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await answers.unsubscribe()
         except TimeoutError:
             pass
         except NatsError as error:
             raise QueueUnavailable(f"workers cannot be asked: {error}") from error
-        return sorted(found, key=lambda info: (info.bundle, info.worker))
+        return found
 
     # -- answering ------------------------------------------------------------------------------
 
@@ -310,6 +345,16 @@ class Queue:
 
         for subject in ("workers", f"workers.{bundle}"):
             await self._client.subscribe(subject, cb=on_message)
+        await self._settle()
+
+    async def announce_chat(self, bundle: str, chat: ChatInfo) -> None:
+        """Answer those who ask where workers of a bundle chat."""
+        data, headers = pack(chat, limit=self._client.max_payload)
+
+        async def on_message(message: Msg) -> None:
+            await self._client.publish(message.reply, data, headers=headers)
+
+        await self._client.subscribe(f"chats.{bundle}", cb=on_message)
         await self._settle()
 
     def leases(self, bundle: str) -> Leases:

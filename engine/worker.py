@@ -17,6 +17,8 @@ import signal
 import sys
 import time
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -24,6 +26,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from engine.backend import Backend
+from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
 from engine.contract import DecisionReply, DecisionRequest, Failure
 from engine.errors import (
@@ -35,9 +38,9 @@ from engine.errors import (
     RequestTooLarge,
 )
 from engine.mock import MockBackend, parse_mock
-from engine.models import Model, open_model
+from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
 from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
@@ -363,8 +366,27 @@ async def open_backend(model: Model, settings: WorkerSettings) -> Backend:
     return await VllmBackend.start(model.bundle, settings)
 
 
+@asynccontextmanager
+async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[ChatInfo | None]:
+    """Let a backend that can also chat do so, for the length of the block."""
+    if model.bundle is None or not (model.bundle.tokenizer / TOKENIZER_CONFIG).is_file():
+        yield None  # without a model, or one whose tokenizer makes no text
+        return
+    from engine.llm.backend import VllmBackend
+    from engine.llm.chat_server import chat_server
+
+    assert isinstance(backend, VllmBackend)
+    async with chat_server(backend.engine, served_name(model.name), host=host) as chat:
+        yield chat
+
+
 async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
     """Work until SIGTERM or SIGINT.
+
+    Args:
+        nats_url: The broker, credential included.
+        model: What is loaded.
+        settings: How it is loaded.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
@@ -384,10 +406,13 @@ async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings)
             group.start_soon(stop_on_signal)
             backend = await open_backend(model, settings)
             try:
-                worker = Worker(queue, model, backend)
-                stop = worker.drain
-                log.info("worker ready", extra={"bundle": model.hash})
-                await worker.run()
+                async with _chatting(backend, model, settings.chat_host) as chat:
+                    worker = Worker(queue, model, backend)
+                    stop = worker.drain
+                    if chat is not None:
+                        await queue.announce_chat(model.hash, chat)
+                    log.info("worker ready", extra={"bundle": model.hash})
+                    await worker.run()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
                     await backend.close()
