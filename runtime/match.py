@@ -68,8 +68,8 @@ class Match:
         self._journal = journal
         self._paused: str | None = None
         self._outbox: Outbox | None = None
-        if table.engine is not None:
-            self._outbox = Outbox(journal, table.engine, source=table.log.log_id)
+        if any(table.engines):
+            self._outbox = Outbox(journal, table.engines, source=table.log.log_id)
 
     @classmethod
     def new(cls, table: Table, match: str, *, seed: int, parent: Parent | None = None) -> Match:
@@ -85,7 +85,10 @@ class Match:
             fallback=table.terms.fallback,
             overflow=facts.overflow,
             deadline_s=table.terms.deadline_s,
-            window=table.engine.model.window if table.engine is not None else None,
+            window=min(
+                (engine.model.window for engine in table.engines if engine is not None),
+                default=None,
+            ),
             state_hash=state_hash(state),
             views=view_hashes(state, len(table.seats)),
             parent=parent,
@@ -156,8 +159,10 @@ class Match:
         """
         journal = self._journal
         options = self._settle()
-        if journal.new and self._table.engine is not None and options:
-            self._check_fit(self._table.engine, options)
+        if journal.new and options:
+            engine = self._table.engines[journal.fold.state.actor or 0]
+            if engine is not None:
+                self._check_fit(engine, options)
         while options:
             await self._turn(options)
             options = self._settle()

@@ -38,9 +38,10 @@ engine that says nothing is given up."""
 class Outbox:
     """The decisions of one match."""
 
-    def __init__(self, journal: Journal, engine: Engine, *, source: str) -> None:
+    def __init__(self, journal: Journal, engines: Sequence[Engine | None], *, source: str) -> None:
+        """Make it with what each seat asks."""
         self._journal = journal
-        self._engine = engine
+        self._engines = engines
         self._source = source
         self._asks = 0  # in this run of the agent
         self._strays: dict[str, Stray] = {}  # what one more answer to a decision is
@@ -101,7 +102,8 @@ class Outbox:
         fold = self._journal.fold
         if fold.asked and fold.asked[-1].open:
             raise CannotPlay("an agent asks one thing at a time; put the questions into one call")
-        tokens = self._engine.model.measure(request.ask)
+        model = self._engine(turn.seat).model
+        tokens = model.measure(request.ask)
         window = fold.started.window
         if window is not None and tokens > window:
             raise RecordTooLong(f"the record has {tokens} tokens, the window {window}")
@@ -117,7 +119,7 @@ class Outbox:
             sha256=request.sha256,
             deadline_s=fold.started.deadline_s,
             fallback=fold.started.fallback,
-            bundle=self._engine.model.hash,
+            bundle=model.hash,
             chosen=chosen,
             draw=draw,
         )
@@ -131,10 +133,11 @@ class Outbox:
                 f"decision {asked.decision}: the log has request {asked.sha256[:12]}, this agent"
                 f" now asks {request.sha256[:12]}; resume with the code that recorded the match"
             )
-        if known.open and asked.bundle != self._engine.model.hash:
+        model = self._engine(asked.seat).model
+        if known.open and asked.bundle != model.hash:
             raise ReplayDiffers(
                 f"decision {asked.decision} was put to model {asked.bundle}, this one is"
-                f" {self._engine.model.hash}; resume with the same --model"
+                f" {model.hash}; resume with the same --model"
             )
 
     async def _send(
@@ -151,7 +154,7 @@ class Outbox:
         await self._journal.save()
         start = time.perf_counter()
         try:
-            reply = await self._decide(message)
+            reply = await self._decide(self._engine(asked.seat), message)
             answers = answers_of(asked.questions, reply)
         except EngineError as error:
             self._fail(asked, error.code, str(error))
@@ -175,7 +178,7 @@ class Outbox:
         )
         return answers
 
-    async def _decide(self, message: DecisionRequest) -> DecisionReply:
+    async def _decide(self, engine: Engine, message: DecisionRequest) -> DecisionReply:
         """Have it answered; while the queue is full the match waits, as long as its deadline."""
         deadline = time.monotonic() + message.remaining_s
         pause_s = PAUSE_S
@@ -183,7 +186,7 @@ class Outbox:
             with anyio.fail_after(message.remaining_s + GRACE_S):
                 while True:
                     try:
-                        return await self._engine.decide(message)
+                        return await engine.decide(message)
                     except QueueFull:
                         left_s = deadline - time.monotonic() - pause_s
                         if left_s <= 0:
@@ -197,6 +200,12 @@ class Outbox:
                 f"decision {message.id}: no answer in {message.remaining_s:g} s; see whether a"
                 " worker runs, or allow more time"
             ) from error
+
+    def _engine(self, seat: int) -> Engine:
+        engine = self._engines[seat]
+        if engine is None:
+            raise CannotPlay(f"seat {seat} asks a model and has none; name one with --model")
+        return engine
 
     def _fail(self, asked: DecisionRequested, code: str, message: str) -> None:
         self._record(DecisionFailed(decision=asked.decision, code=code, message=message))
