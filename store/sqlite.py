@@ -122,6 +122,8 @@ def open_log(
         CorruptLog: The file as a whole is damaged.
     """
     path = Path(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise LogUnavailable(f"{path} is a folder; name a file in it")
     if read_only:
         if not os.path.exists(path):
             raise LogUnavailable(f"{path} is not there; name an existing log")
@@ -195,6 +197,8 @@ class SqliteLog:
         return [Stored(*row[1:]) for row in rows]
 
     def _rows(self, match: str, start: int, stop: int | None) -> tuple[Head, list[AnyRow]]:
+        if not match.isprintable():  # such as a lone surrogate, which SQLite would not take
+            raise UnknownMatch(f"{self.path} has no match {match!r}; name one that it has")
         first = max(start - 1, 0)
         found: list[Any] = []
         wanted = {"wanted": match, "first": first, "stop": _END if stop is None else stop}
