@@ -1,10 +1,10 @@
 """Elo differences and sequential tests from counts of results.
 
 Results are counted per match (loss, draw, win) or per pair of matches with one seed and swapped
-seats (0, 1/2, 1, 3/2, 2 points). Pairs are the better unit: what a seed and a seat are worth cancels
-out in them. The generalised sequential probability ratio test and its maximum likelihood estimates
-follow M. Van den Bergh, "The generalized sequential probability ratio test" (2019), which Stockfish's
-testing framework and fastchess use; normalised Elo is his too.
+seats (0, 1/2, 1, 3/2, 2 points). Pairs are the better unit: what a seed and a seat are worth
+cancels out in them. The generalised sequential probability ratio test, its maximum likelihood
+estimates and normalised Elo follow M. Van den Bergh, "The generalized sequential probability ratio
+test" and "Comments on normalized Elo" (2019, 2021), as the testing of chess engines uses them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def elo_of(score: float) -> float:
     """Give the Elo difference of an expected share of points; infinite at 0 and 1."""
     if not 0 < score < 1:
         return math.copysign(math.inf, score - 0.5)
-    return -ELO * math.log(1 / score - 1)
+    return ELO * math.log(score / (1 - score))
 
 
 def elo(counts: Sequence[int]) -> Elo | None:
@@ -123,7 +123,7 @@ def elo(counts: Sequence[int]) -> Elo | None:
     return Elo(
         difference=elo_of(mean),
         error=(above - below) / 2 if above != below else 0.0,
-        normalised=NORMALISED * (mean - 0.5) / deviation if deviation else leans * math.inf or 0.0,
+        normalised=NORMALISED * (mean - 0.5) / deviation if deviation else elo_of(mean),
         normalised_error=Z95 * NORMALISED / math.sqrt(matches * total),
         superiority=0.5 * (1 + math.erf((mean - 0.5) / error / math.sqrt(2)))
         if error
