@@ -27,8 +27,8 @@ from runtime.tournament.stats import Sprt
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
-MOST_ELO = 300
-"""Beyond it a handful of matches decides, and the test's estimates are no longer defined."""
+MOST_ELO = 150
+"""Far beyond it the estimates of normalised Elo find no solution, and a few matches tell anyway."""
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 

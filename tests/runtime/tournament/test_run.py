@@ -109,7 +109,7 @@ async def test_budgets_and_the_test_stop_in_the_schedules_order() -> None:
     for fields, stop in (
         ({"budget": Budget(matches=7)}, "matches"),
         ({"budget": Budget(minutes=1e-9)}, "minutes"),
-        ({"sprt": Sprt(elo0=-300, elo1=-200)}, "elo1"),
+        ({"sprt": Sprt(elo0=-150, elo1=-50)}, "elo1"),
     ):
         for concurrency in (1, 13):
             cup = plan(*random_pair, seeds=100, concurrency=concurrency, **fields)

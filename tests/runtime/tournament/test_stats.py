@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -97,6 +98,18 @@ def test_equal_results_have_a_ratio_too() -> None:
     level = elo((0, 7, 0))
     assert level is not None
     assert (level.difference, level.normalised, level.superiority) == (0, 0, 0.5)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_ratio_takes_the_side_that_the_counts_take(size: int) -> None:
+    for low, high in ((0, 150), (-150, 0), (-150, 150), (75, 150)):
+        test = Sprt(elo0=low, elo1=high)
+        for counts in itertools.product((0, 1, 50), repeat=size):
+            found = elo(counts)
+            if found is not None and found.normalised > high:
+                assert test.ratio(counts) > 0
+            elif found is not None and found.normalised < low:
+                assert test.ratio(counts) < 0
 
 
 def test_elo_and_score_are_each_others_inverse() -> None:
