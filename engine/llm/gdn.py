@@ -1,7 +1,7 @@
-"""Linear attention in float32 on the CPU, where vLLM's own operator takes bf16 alone.
+"""Linear attention on the CPU in the formats that vLLM's own operator does not take.
 
-vLLM registers its operator when the first such layer is built; `install` names another function
-for it before that. bf16 still goes to vLLM's kernel.
+That one takes a model in bf16 with states in float32. vLLM registers it when the first such layer
+is built; `install` names another function for it before that. Here all is computed in float32.
 
 Source of the chunked form: Yang et al., "Gated Delta Networks" (arXiv 2412.06464), section 3.
 """
@@ -23,7 +23,10 @@ from vllm.utils.torch_utils import LayerNameType, _resolve_layer_name
 _CHUNK = 64
 """Tokens solved at once: the size of the triangular systems."""
 
-_stock = gdn_attention.cpu_gdn_attention_core
+
+def needed(model: torch.dtype, state: str) -> bool:
+    """Tell whether vLLM's own operator refuses a model's format with a format of its states."""
+    return model != torch.bfloat16 or state != "float32"
 
 
 def install() -> None:
@@ -50,9 +53,6 @@ def attention_core(
     Raises:
         NotImplementedError: Speculative decoding, which this form does not know.
     """
-    if mixed_qkv.dtype == torch.bfloat16:
-        _stock(mixed_qkv, b, a, core_attn_out, layer_name)
-        return
     context: Any = get_forward_context()
     if context.attn_metadata is None:  # vLLM's profiling run: there are no state slots yet
         return
@@ -61,7 +61,7 @@ def attention_core(
     if meta.num_actual_tokens == 0:
         return
     if meta.spec_sequence_masks is not None:
-        raise NotImplementedError("float32 linear attention on the CPU does not speculate")
+        raise NotImplementedError("this linear attention on the CPU does not speculate")
 
     sequences = meta.num_decodes + meta.num_prefills
     slots = meta.non_spec_state_indices_tensor[:sequences]
@@ -87,8 +87,8 @@ def attention_core(
         has_initial_state=resumed,
         activation=layer.activation,
     ).t()
-    query, key, value = (part.squeeze(0) for part in layer.rearrange_mixed_qkv(mixed))
-    decay = -layer.A_log.exp() * F.softplus(a[:tokens].float() + layer.dt_bias.float())
+    query, key, value = (part.squeeze(0).float() for part in layer.rearrange_mixed_qkv(mixed))
+    decay = -layer.A_log.float().exp() * F.softplus(a[:tokens].float() + layer.dt_bias.float())
     strength = b[:tokens].float().sigmoid()
     for slot, (start, end) in zip(slots.tolist(), pairwise(starts.tolist()), strict=True):
         core_attn_out[start:end], state[slot] = delta_rule(
@@ -97,7 +97,7 @@ def attention_core(
             value[start:end],
             decay[start:end],
             strength[start:end],
-            state[slot],
+            state[slot].float(),
         )
 
 

@@ -35,11 +35,15 @@ class DecisionWorker(Worker):
     def init_device(self) -> None:
         """Replace what vLLM does slowly or wrongly, before anything is built with it."""
         refuse_foreign_cache(self.vllm_config)
-        lora.install()
+        if self.vllm_config.lora_config is not None:
+            lora.install()
         if current_platform.is_cpu():
             from engine.llm import gdn
 
-            gdn.install()
+            if gdn.needed(
+                self.model_config.dtype, self.vllm_config.cache_config.mamba_ssm_cache_dtype
+            ):
+                gdn.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
