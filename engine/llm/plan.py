@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from engine.errors import BadRequest
 from engine.llm.settings import KEY
 from engine.tokens import Record, RecordField
 
@@ -56,7 +57,20 @@ def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, An
     """Give the `extra_args` of a record.
 
     The plan stays what it is until it is sent: nothing that came over HTTP can look like it.
+
+    Raises:
+        BadRequest: A question without options, or a span that is empty or outside the record.
     """
+    length = len(record.input_ids)
+    for number, field in enumerate(record.fields, 1):
+        if not field.option_spans:
+            raise BadRequest(f"question {number} has no options; give it one at least")
+        for start, end in (field.question_span, *field.option_spans):
+            if not record.state_end <= start < end <= length:
+                raise BadRequest(
+                    f"question {number}: the span {start} to {end} is empty or outside what follows"
+                    f" the state, tokens {record.state_end} to {length}; encode the record again"
+                )
     plan = ReadPlan(
         fields=record.fields,
         state_start=state_start,

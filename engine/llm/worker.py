@@ -18,6 +18,7 @@ from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
 from engine.llm import lora, seeds
+from engine.llm.applied import unapplied
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
@@ -126,6 +127,10 @@ class DecisionWorker(Worker):
         if isinstance(output, AsyncModelRunnerOutput):
             return _WithLogits(output, logits)
         return _attach(output, logits)
+
+    def unapplied(self, folder: str) -> list[str]:
+        """Name what of the adapter in a folder is not in the layers; `collective_rpc` calls it."""
+        return unapplied(self.model_runner.lora_manager._adapter_manager, Path(folder))
 
     @property
     def _width(self) -> int:
