@@ -1,7 +1,10 @@
-"""Linear attention on the CPU in the formats that vLLM's own operator does not take.
+"""Linear attention on the CPU: formats that vLLM's operator refuses, and a faster convolution.
 
-That one takes a model in bf16 with states in float32. vLLM registers it when the first such layer
-is built; `install` names another function for it before that. Here all is computed in float32.
+vLLM's own operator takes a model in bf16 with states in float32. It is registered when the first
+such layer is built; `install` names another function for it before that, where it would refuse:
+there all is computed in float32. Elsewhere it stays, except for the convolution, which vLLM does
+for one sequence after the other, channel by channel: with eight questions in a step that took an
+eighth of it.
 
 Source of the chunked form: Yang et al., "Gated Delta Networks" (arXiv 2412.06464), section 3.
 """
@@ -17,7 +20,6 @@ from torch import Tensor
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
 from vllm.model_executor.layers.mamba.ops.cpu import gdn_attention
-from vllm.model_executor.layers.mamba.ops.cpu.causal_conv1d import causal_conv1d_fn_cpu
 from vllm.utils.torch_utils import LayerNameType, _resolve_layer_name
 
 _CHUNK = 64
@@ -29,9 +31,19 @@ def needed(model: torch.dtype, state: str) -> bool:
     return model != torch.bfloat16 or state != "float32"
 
 
-def install() -> None:
-    """Let vLLM register `attention_core`; call it before the model is built."""
-    gdn_attention.cpu_gdn_attention_core = attention_core
+def install(model: torch.dtype, state: str) -> None:
+    """Let vLLM use `convolve` and, where it is needed, register `attention_core`.
+
+    Call it before the model is built.
+
+    Args:
+        model: Format of the model.
+        state: Format of its states, as vLLM names it.
+    """
+    operators: Any = gdn_attention
+    operators.causal_conv1d_torch = convolve
+    if needed(model, state):
+        operators.cpu_gdn_attention_core = attention_core
 
 
 def attention_core(
@@ -77,7 +89,7 @@ def attention_core(
     state[slots[~resumed[:sequences]]] = 0
 
     tokens = int(starts[-1])
-    mixed = causal_conv1d_fn_cpu(
+    mixed = convolve(
         mixed_qkv[:tokens].t(),
         layer.conv1d.weight.flatten(1),
         layer.conv1d.bias,
@@ -99,6 +111,52 @@ def attention_core(
             strength[start:end],
             state[slot].float(),
         )
+
+
+def convolve(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    conv_states: Tensor,
+    query_start_loc: Tensor,
+    cache_indices: Tensor,
+    has_initial_state: Tensor,
+    activation: str | None,
+) -> Tensor:
+    """Convolve each channel with what came before it in its sequence; keep what comes after.
+
+    Takes the place of vLLM's `causal_conv1d_fn_cpu`.
+
+    Args:
+        x: All sequences one after another, [channels, tokens].
+        weight: [channels, width].
+        bias: [channels].
+        conv_states: The last tokens of each sequence, [slots, channels, width - 1]; written anew.
+        query_start_loc: Where the sequences begin, and the last one's end, [sequences + 1].
+        cache_indices: Slots of the sequences, [sequences].
+        has_initial_state: Sequences that go on from their slot; others begin with zeros.
+        activation: "silu", "swish" or None.
+    """
+    rows, before = x.t(), weight.shape[1] - 1
+    slots = cache_indices.long()
+    kept = conv_states[slots].transpose(1, 2).to(x.dtype)  # [sequences, width - 1, channels]
+    kept[~has_initial_state.bool()] = 0
+    borders = list(pairwise(query_start_loc.tolist()))
+    pieces = zip(kept, (rows[start:end] for start, end in borders), strict=True)
+    padded = torch.cat([part for piece in pieces for part in piece])
+    ends = torch.tensor([end + before * number for number, (_, end) in enumerate(borders, 1)])
+    last = padded[ends[:, None] + torch.arange(-before, 0)]
+    conv_states[slots] = last.transpose(1, 2).to(conv_states.dtype)
+
+    # as an image one pixel wide: torch knows images alone with their channels side by side
+    image = padded[None, :, None].permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    mixed = F.conv2d(image, weight[:, None, :, None], bias, groups=len(weight))[0, :, :, 0].t()
+    own = [
+        mixed[start + before * number : end + before * number]
+        for number, (start, end) in enumerate(borders)
+    ]
+    found = torch.cat(own) if len(own) > 1 else mixed
+    return (F.silu(found) if activation in ("silu", "swish") else found).t()
 
 
 def delta_rule(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TORCH: dict[NumberFormat, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _CACHE = {"auto": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
 
-_UNIT = 16
+UNIT = 16
 """Tokens that are reused only together; vLLM's hashes cost time for each."""
 
 _GUESSED = {
@@ -45,6 +45,10 @@ def prepare_environment(*, debug: bool) -> None:
     """
     for name, value in {
         "OMP_NUM_THREADS": "1",
+        # memory of a step is kept for the next: to get it from the system again costs more than
+        # what is computed in it
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -89,7 +93,7 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
         kv_cache_dtype=_CACHE[settings.kv_cache_dtype],  # pyright: ignore[reportArgumentType]
         mamba_ssm_cache_dtype=_TORCH[settings.state_dtype],  # pyright: ignore[reportArgumentType]
         speculative_config=_guessing(settings),
-        prefix_match_unit=_UNIT,
+        prefix_match_unit=UNIT,
         enforce_eager=on_cpu,
         worker_cls="engine.llm.worker.DecisionWorker",
         scheduler_cls="engine.llm.scheduler.DecisionScheduler",

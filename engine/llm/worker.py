@@ -39,12 +39,12 @@ class DecisionWorker(Worker):
         if self.vllm_config.lora_config is not None:
             lora.install()
         if current_platform.is_cpu():
-            from engine.llm import gdn
+            from engine.llm import copies, gdn
 
-            if gdn.needed(
+            copies.install()
+            gdn.install(
                 self.model_config.dtype, self.vllm_config.cache_config.mamba_ssm_cache_dtype
-            ):
-                gdn.install()
+            )
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
@@ -106,9 +106,10 @@ class DecisionWorker(Worker):
         reader.forget(scheduler_output.finished_req_ids)
         for new in scheduler_output.scheduled_new_reqs:
             plan = find_plan(new.sampling_params)
-            if plan is not None:
+            if plan is not None and plan.fields:
                 assert new.prompt_token_ids is not None
-                reader.begin(new.req_id, new.prompt_token_ids, plan)
+                adapter = new.lora_request.lora_name if new.lora_request else ""
+                reader.begin(new.req_id, new.prompt_token_ids, plan, adapter)
         state = self.model_runner.execute_model_state
         if state is not None:
             self._logits = self._read(reader, scheduler_output, state)
@@ -148,16 +149,16 @@ class DecisionWorker(Worker):
             rows = scheduler_output.total_num_scheduled_tokens
             slots = batch.block_table[group].slot_mapping.gpu[:rows]
 
-            def features_of(request_id: str, length: int) -> Tensor:
-                return pool.read(runner.requests[request_id].block_ids[group], length)
+            def features_of(request_id: str, start: int, end: int) -> Tensor:
+                return pool.read(runner.requests[request_id].block_ids[group], start, end)
 
         else:
             tables = runner.block_tables
             slots = tables.slot_mappings[group, : batch.num_tokens]
 
-            def features_of(request_id: str, length: int) -> Tensor:
+            def features_of(request_id: str, start: int, end: int) -> Tensor:
                 blocks = tables.input_block_tables[group][batch.req_ids.index(request_id)]
-                return pool.read(blocks, length, tables.kernel_block_sizes[group])
+                return pool.read(blocks, start, end, tables.kernel_block_sizes[group])
 
         return reader.step(
             batch.req_ids,
