@@ -91,6 +91,12 @@ class DecisionWorker(Worker):
         )
         self._reader = Reader(self._head, _lm_head(self.get_model()), pool)
 
+    def feature_memory(self) -> tuple[int, int, int, int]:
+        """Give slots, width, bytes of a number, and bytes in all: their product."""
+        assert self._reader is not None
+        rows = self._reader.pool.rows
+        return (*rows.shape, rows.element_size(), self._reader.pool.nbytes)
+
     @torch.inference_mode()
     def execute_model(self, scheduler_output: SchedulerOutput) -> Any:
         """Run the step, then read its final states."""

@@ -12,7 +12,19 @@ from typer.exceptions import TyperException
 
 from engine.errors import EngineError
 from games.errors import GamesError
-from runtime.cli import decide, doctor, extract, fetch, logs, plan, play, replay, serve, worker
+from runtime.cli import (
+    bench,
+    decide,
+    doctor,
+    extract,
+    fetch,
+    logs,
+    plan,
+    play,
+    replay,
+    serve,
+    worker,
+)
 from runtime.cli.show import print_json
 from runtime.errors import RuntimeFault
 from store.errors import StoreError
@@ -43,6 +55,7 @@ app.command(name="fetch")(fetch.fetch)
 app.command(name="extract")(extract.extract)
 app.command(name="plan")(plan.plan_command)
 app.command(name="doctor")(doctor.doctor)
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)
