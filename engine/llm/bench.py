@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from statistics import median
 
 import anyio
 import anyio.to_thread
@@ -75,6 +74,11 @@ class _Reader:
                 group.start_soon(one, msgspec.structs.replace(ask, fields=(field,)))
         return sum(read)
 
+    async def cpu_seconds(self) -> float:
+        """Give the processor time that both processes have taken."""
+        [seconds] = await self._backend.engine.collective_rpc("cpu_seconds")
+        return seconds + time.process_time()
+
     async def _decide(self, ask: Ask) -> int:
         request = DecisionRequest(
             id=f"bench {next(self._asked)}",
@@ -128,7 +132,7 @@ async def measure(
         bundle: The model.
         settings: How to load it.
         sizes: Tokens of the states.
-        repeats: Every figure is the median of so many, on states of their own.
+        repeats: Every figure is the best of so many, on states of their own.
         report: Called with what is measured now and how many figures are done.
 
     Raises:
@@ -155,13 +159,16 @@ async def measure(
 async def _figures(reader: _Reader, sizes: Sequence[int], repeats: int) -> AsyncIterator[Figure]:
     for tokens in sizes:
         times: dict[str, list[float]] = {}
+        cpu: dict[str, list[float]] = {}
         read: dict[str, int] = {}
 
         async def timed(kind: str, state: str, number: int = 1, turns: int = 1) -> None:
-            started, tokens_read = time.perf_counter(), 0
+            started, spent, tokens_read = time.perf_counter(), await reader.cpu_seconds(), 0
             for _ in range(turns):
                 tokens_read += await reader.ask(state, number)
             times.setdefault(kind, []).append((time.perf_counter() - started) * 1e3)  # noqa: B023
+            spent = await reader.cpu_seconds() - spent
+            cpu.setdefault(kind, []).append(spent * 1e3)  # noqa: B023
             read[kind] = tokens_read  # noqa: B023
 
         for repeat in range(repeats):
@@ -176,7 +183,14 @@ async def _figures(reader: _Reader, sizes: Sequence[int], repeats: int) -> Async
             if reader.way == "ostinato":
                 await timed(f"{max(NUMBERS)} in turn", state, turns=max(NUMBERS))
         for kind, each in times.items():
-            yield Figure(way=reader.way, tokens=tokens, kind=kind, ms=median(each), read=read[kind])
+            yield Figure(
+                way=reader.way,
+                tokens=tokens,
+                kind=kind,
+                ms=min(each),
+                cpu_ms=min(cpu[kind]),
+                read=read[kind],
+            )
 
 
 @asynccontextmanager

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from engine.adapter import TENSORS, fused_layers
 from engine.bundle import TOKENIZER_CONFIG, VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
-from engine.llm.refuse import refuse
 from engine.llm.settings import EngineSettings
 from engine.plan import RANKS
 from engine.settings import CPU_CACHE, NumberFormat, WorkerSettings
@@ -82,6 +81,7 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
     from vllm.platforms import current_platform
 
     from engine.llm.guarded import GuardedLLM
+    from engine.llm.refuse import refuse
 
     on_cpu = current_platform.is_cpu()
     refuse(bundle, settings, on_cpu=on_cpu)

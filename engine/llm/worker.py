@@ -5,6 +5,7 @@ vLLM builds this class by name in the engine process: `worker_cls`.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,10 @@ class DecisionWorker(Worker):
         assert self._reader is not None
         rows = self._reader.pool.rows
         return (*rows.shape, rows.element_size(), self._reader.pool.nbytes)
+
+    def cpu_seconds(self) -> float:
+        """Give the processor time that this process has taken."""
+        return time.process_time()
 
     @torch.inference_mode()
     def execute_model(self, scheduler_output: SchedulerOutput) -> Any:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import anyio
+import msgspec
 import typer
 from rich.table import Table
 
-from engine.figures import GROWTH, NUMBERS, Figure, Measured, number_of_figures
+from engine.figures import GROWTH, NUMBERS, FeatureMemory, Figure, Measured, number_of_figures
 from runtime.cli.common import (
     CacheFlag,
     ConfigFlag,
@@ -40,11 +42,18 @@ def engine(
     sizes: Annotated[
         str, typer.Option(help="Tokens of the states, with commas between.", metavar="N,N,...")
     ] = "300,2000,8000,16000",
-    repeats: Annotated[int, typer.Option(min=1, help="Every figure is a median of so many.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Every figure is the least of so many.")] = 3,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw the figures into this file; needs matplotlib.", metavar="FILE.svg"),
     ] = None,
+    cpu_time: Annotated[
+        bool,
+        typer.Option(
+            "--cpu-time",
+            help="Show processor time instead of elapsed time: for a machine shared with others.",
+        ),
+    ] = False,
     dtype: DtypeFlag = None,
     kv_cache_memory: CacheFlag = None,
     device: DeviceFlag = None,
@@ -82,12 +91,15 @@ def engine(
             return await measure(bundle, worker, sizes=numbers, repeats=repeats, report=report)
 
         found = anyio.run(run)
+    times = _times(found.figures, cpu=cpu_time)
     if draw:
-        draw(found.figures)
+        draw(times)
     if json:
         print_json(found)
     else:
-        _show(found, worker.dtype)
+        unit = "ms of processor time" if cpu_time else "ms"
+        _show(times, unit, worker.dtype)
+        _show_memory(found.features)
     return 0
 
 
@@ -101,68 +113,60 @@ def _numbers(sizes: str) -> list[int]:
     return numbers
 
 
-def _by_size(figures: list[Figure]) -> dict[int, dict[tuple[str, str], Figure]]:
-    found: dict[int, dict[tuple[str, str], Figure]] = defaultdict(dict)
+class Times(msgspec.Struct, frozen=True):
+    """Milliseconds and tokens read, by size of the state, way of reuse and kind."""
+
+    of: dict[int, dict[tuple[str, str], tuple[float, int]]]
+
+    def ms(self, tokens: int, way: str, kind: str) -> float:
+        """Give the time of one figure."""
+        return self.of[tokens][way, kind][0]
+
+
+def _times(figures: list[Figure], *, cpu: bool) -> Times:
+    found: dict[int, dict[tuple[str, str], tuple[float, int]]] = defaultdict(dict)
     for figure in figures:
-        found[figure.tokens][figure.way, figure.kind] = figure
-    return found
+        ms = figure.cpu_ms if cpu else figure.ms
+        found[figure.tokens][figure.way, figure.kind] = ms, figure.read
+    return Times(dict(found))
 
 
-def _show(found: Measured, dtype: str) -> None:
-    sizes = _by_size(found.figures)
-    table = Table(title=f"One question, ms (tokens read); {dtype}")
-    for column in (
-        "state",
-        "known",
-        f"grown by {GROWTH}",
-        "new",
-        "",
-        "known",
-        "grown",
-        "",
-        "known",
-    ):
+def _show(times: Times, unit: str, dtype: str) -> None:
+    table = Table(title=f"One question: {unit} (tokens read), {dtype}")
+    table.add_column("state of", justify="right")
+    for column in ("known", f"grown by {GROWTH}", "new"):
         table.add_column(column, justify="right")
-    for tokens, row in sizes.items():
-
-        def cell(way: str, kind: str) -> str:
-            figure = row[way, kind]  # noqa: B023
-            return f"{figure.ms:,.0f} ({figure.read:,})"
-
-        table.add_row(
-            f"{tokens:,}",
-            *(cell("ostinato", kind) for kind in ("known", "grown", "new")),
-            "whole blocks:",
-            *(cell("whole blocks", kind) for kind in ("known", "grown")),
-            "nothing reused:",
-            cell("nothing reused", "known"),
-        )
+    for column in ("known, whole blocks", "grown, whole blocks", "nothing reused"):
+        table.add_column(column, justify="right")
+    for tokens, row in times.of.items():
+        cells = [row["ostinato", kind] for kind in ("known", "grown", "new")]
+        cells += [row["whole blocks", kind] for kind in ("known", "grown")]
+        cells.append(row["nothing reused", "known"])
+        table.add_row(f"{tokens:,}", *(f"{ms:,.0f} ({read:,})" for ms, read in cells))
     out.print(table)
-    table = Table(title="Questions at once on a known state, ms")
+    table = Table(title=f"Questions at once on a known state: {unit}")
     many = max(NUMBERS)
-    for column in (
-        "state",
-        *map(str, NUMBERS),
-        f"{many} in turn",
-        f"{many} : 1",
-        f"{many} : in turn",
-    ):
+    columns = [f"{many} in turn", f"{many} : 1", f"{many} : in turn"]
+    columns += [f"{many}, whole blocks", f"{many}, nothing reused"]
+    for column in ("state of", *map(str, NUMBERS), *columns):
         table.add_column(column, justify="right")
-    for way in ("whole blocks", "nothing reused"):
-        table.add_column(f"{many}, {way}", justify="right")
-    for tokens, row in sizes.items():
-        times = [row["ostinato", f"{number} at once"].ms for number in NUMBERS]
-        turns = row["ostinato", f"{many} in turn"].ms
-        others = [row[way, f"{many} at once"].ms for way in ("whole blocks", "nothing reused")]
+    for tokens in times.of:
+        ours = [times.ms(tokens, "ostinato", f"{number} at once") for number in NUMBERS]
+        turns = times.ms(tokens, "ostinato", f"{many} in turn")
+        others = [
+            times.ms(tokens, way, f"{many} at once") for way in ("whole blocks", "nothing reused")
+        ]
         table.add_row(
             f"{tokens:,}",
-            *(f"{ms:,.0f}" for ms in (*times, turns)),
-            f"{times[-1] / times[0]:.1f}",
-            f"{times[-1] / turns:.2f}",
+            *(f"{ms:,.0f}" for ms in (*ours, turns)),
+            f"{ours[-1] / ours[0]:.1f}",
+            f"{ours[-1] / turns:.2f}",
             *(f"{ms:,.0f}" for ms in others),
         )
     out.print(table)
-    memory = found.features
+
+
+def _show_memory(memory: FeatureMemory) -> None:
     out.print(
         f"Head features: {memory.slots:,} slots x {memory.width} numbers x {memory.bytes_each} "
         f"bytes = {memory.total:,} bytes.",
@@ -170,7 +174,7 @@ def _show(found: Measured, dtype: str) -> None:
     )
 
 
-def _drawing(path: Path):
+def _drawing(path: Path) -> Callable[[Times], None]:
     """Give what draws the figures; refuses before anything is measured."""
     try:
         from matplotlib.figure import Figure as Canvas
@@ -179,8 +183,7 @@ def _drawing(path: Path):
     if path.suffix != ".svg":
         raise BadInput(f"--plot {path}: the file's name must end with .svg")
 
-    def draw(figures: list[Figure]) -> None:
-        sizes = _by_size(figures)
+    def draw(times: Times) -> None:
         canvas = Canvas(figsize=(10, 4.2), layout="constrained")
         one, many = canvas.subplots(1, 2)
         for way, kind, line in (
@@ -191,11 +194,11 @@ def _drawing(path: Path):
             ("nothing reused", "known", "k:"),
         ):
             label = way if way == "nothing reused" else f"{way}, {kind}"
-            one.plot(list(sizes), [row[way, kind].ms for row in sizes.values()], line, label=label)
+            one.plot(list(times.of), [times.ms(n, way, kind) for n in times.of], line, label=label)
         one.set(xlabel="tokens of the state", ylabel="ms", title="One question")
-        for tokens, row in sizes.items():
-            times = [row["ostinato", f"{number} at once"].ms for number in NUMBERS]
-            many.plot(NUMBERS, times, "o-", label=f"{tokens:,} tokens")
+        for tokens in times.of:
+            ours = [times.ms(tokens, "ostinato", f"{number} at once") for number in NUMBERS]
+            many.plot(NUMBERS, ours, "o-", label=f"{tokens:,} tokens")
         many.set(xlabel="questions at once", title="Questions on a known state", xticks=NUMBERS)
         for axes in (one, many):
             axes.set_yscale("log")
