@@ -16,7 +16,7 @@ import anyio
 from engine import process
 from engine.broker import RunningBroker, broker
 from engine.client import OnStray, QueueEngine, connect_engine
-from engine.errors import BrokerRunning, EngineError, EngineFailed, from_failure
+from engine.errors import BrokerFailed, BrokerRunning, EngineError, EngineFailed, from_failure
 from engine.models import Model
 from engine.queue import Queue
 from engine.settings import WorkerSettings, encode_settings
@@ -25,7 +25,7 @@ from engine.worker import NATS_VARIABLE
 log = logging.getLogger(__name__)
 
 READY_S: Final = 900.0  # a compiled 27B takes minutes
-MAX_RESTARTS: Final = 5  # of a worker that dies while it is in use
+MAX_RESTARTS: Final = 5  # of a worker or a server that dies while it is in use
 SOUND_S: Final = 60.0  # a worker that lived this long has its restarts anew
 _CHECK_S: Final = 0.05
 
@@ -65,7 +65,7 @@ async def embedded(
                 anyio.create_task_group() as group,
             ):
                 group.start_soon(worker.keep)
-                group.start_soon(_keep_broker, running)
+                group.start_soon(keep_broker, running)
                 yield engine
                 group.cancel_scope.cancel()
         finally:
@@ -82,11 +82,24 @@ async def _free_broker(stack: AsyncExitStack, folder: Path) -> RunningBroker:
             number += 1
 
 
-async def _keep_broker(running: RunningBroker) -> None:
+async def keep_broker(running: RunningBroker) -> None:
+    """Start a server again whenever it dies, unless it dies in every start.
+
+    Raises:
+        BrokerFailed: What the last start came to.
+    """
+    failures = 0
     while True:
         await running.child.wait()
         log.warning("nats-server died and is started again")
-        await running.start()
+        try:
+            await running.start_anew()
+            failures = 0
+        except BrokerFailed:
+            failures += 1
+            if failures > MAX_RESTARTS:
+                raise
+            await anyio.sleep(_CHECK_S * failures)
 
 
 class _WorkerChild:

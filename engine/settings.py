@@ -55,6 +55,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
         chat_share: Chat's part of a step's tokens where decisions want all of them too, and of its
             sequences.
+        chat_host: The address on which the worker chats; gateways on other machines need one that
+            they reach.
         dtype: Number format of the model; the head is computed in float32 always.
         kv_cache_memory: Bytes for keys, values, linear states and head features; None: 256 MiB on
             a CPU, on a GPU what is free.
@@ -73,6 +75,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_seqs: _Count = 16
     max_batched_tokens: Annotated[int, msgspec.Meta(ge=16)] = 2048
     chat_share: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.25
+    chat_host: str = "127.0.0.1"
     dtype: Dtype = "bfloat16"
     kv_cache_memory: Size | None = None
     kv_cache_dtype: KvCacheDtype = "auto"

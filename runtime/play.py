@@ -20,12 +20,12 @@ from engine.client import Engine, Stray
 from engine.contract import DecisionReply
 from games.base import Game
 from runtime.draws import match_seed
-from runtime.errors import CannotPlay
+from runtime.errors import CannotPlay, first_of
 from runtime.match import Match, MatchResult
 from runtime.outbox import strays_of
 from runtime.requests import match_of
 from runtime.table import Seat, Table, Terms, check_seats
-from runtime.tally import Decisions, Tally
+from runtime.tally import Chats, Decisions, Tally
 from store.errors import StoreError
 from store.events import AnswerDiscarded, ChanceDrawn, MatchEnded, TurnTaken
 from store.log import EventLog, Recorded
@@ -40,12 +40,13 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to; with `seed` it can be repeated.
 
-    `decisions` counts what was done now, not what the log had already.
+    `decisions` and `chats` count what was done now, not what the log had already.
     """
 
     seed: int
     matches: tuple[MatchResult, ...]
     decisions: Decisions
+    chats: Chats = Chats()
 
 
 class Run:
@@ -143,11 +144,12 @@ class Run:
                 for _ in range(min(self._concurrency, self._matches)):
                     group.start_soon(work)
         except ExceptionGroup as failed:
-            raise _first(failed) from None
+            raise first_of(failed) from None
         return RunReport(
             seed=self.seed,
             matches=tuple(result for result in results if result is not None),
             decisions=table.tally.decisions(),
+            chats=table.tally.chats(),
         )
 
     async def on_stray(self, reply: DecisionReply, stray: Stray) -> None:
@@ -206,10 +208,3 @@ def _finished(recorded: Iterable[Recorded]) -> MatchResult | None:
                 turns=turns,
             )
     return None
-
-
-def _first(group: BaseException) -> BaseException:
-    """Give the error that stopped a group of tasks, out of its wrapping."""
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group

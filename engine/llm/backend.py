@@ -15,12 +15,27 @@ import msgspec
 import torch
 
 from engine.bundle import Bundle
-from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAnswer
-from engine.errors import BadBundle, EngineError, EngineFailed
+from engine.contract import (
+    Ask,
+    DecisionReply,
+    DecisionRequest,
+    Field,
+    FieldAnswer,
+    Prime,
+    Primed,
+)
+from engine.errors import BadBundle, EngineError, EngineFailed, RecordTooLong
 from engine.llm.chat import ChatRequest, ChatTokens, chat
 from engine.llm.check import require_vllm
-from engine.llm.launch import adapter_request, fingerprint, launch, prepare_environment
-from engine.llm.plan import Outcome, plan_of
+from engine.llm.launch import (
+    UNIT,
+    adapter_request,
+    fingerprint,
+    launch,
+    prepare_environment,
+)
+from engine.llm.plan import Outcome, ReadPlan, plan_of, prime_plan
+from engine.llm.primes import Primes
 from engine.llm.settings import KEY
 from engine.settings import WorkerSettings
 from engine.tokens import PREFIX, Encoder, Record
@@ -75,6 +90,7 @@ class VllmBackend:
         self.dead = False
         self._encoder = encoder
         self._state_start = len(encoder.ids(PREFIX))
+        self._primes = Primes()
 
     @classmethod
     async def start(
@@ -131,6 +147,7 @@ class VllmBackend:
         ask = request.ask
         encode = partial(self._encoder.encode, ask, window=self.window)
         records = await anyio.to_thread.run_sync(encode)
+        self._primes.overtake(request.affinity, max(record.state_end for record in records))
         outcomes = await self._read_all(request.id, records, self.adapter, salt=ask.salt)
         fields = [ask.fields] if ask.form == "joint" else [(field,) for field in ask.fields]
         tokens = sum(len(record.input_ids) for record in records)
@@ -157,6 +174,31 @@ class VllmBackend:
                 tuple(records[0].input_ids) if request.explain and ask.form == "joint" else None
             ),
         )
+
+    async def prime(self, prime: Prime) -> Primed:
+        """Read a state for the questions to come; of a known one nothing is read.
+
+        A newer prime of the same affinity ends it, and so does a decision on a longer state.
+
+        Raises:
+            BadRequest: The text holds a lone surrogate; RecordTooLong if no question would fit.
+            EngineFailed: The engine process is gone.
+        """
+        encode = partial(self._encoder.encode_state, prime.state, prime.public_end)
+        ids, public_end = await anyio.to_thread.run_sync(encode)
+        length, tokens = len(ids), len(ids) // UNIT * UNIT
+        if length >= self.window:
+            raise RecordTooLong(
+                f"the state has {length} tokens, the window is {self.window}: no question fits"
+            )
+        if not tokens:
+            return Primed(tokens=0)
+        plan = prime_plan(public_end, tokens)
+        with self._primes.begin(prime.affinity, length):
+            outcome = await self._ask("prime", ids[:tokens], plan, self.adapter, prime.salt)
+            read = tokens - outcome.reused if outcome.steps else 0
+            return Primed(tokens=tokens, tokens_read=read, steps=outcome.steps)
+        return Primed(tokens=tokens, overtaken=True)
 
     async def chat(self, request: ChatRequest) -> AsyncGenerator[ChatTokens, None]:
         """Generate on the base weights; closing the generator, or cancelling, frees everything.
@@ -236,6 +278,22 @@ class VllmBackend:
         *,
         siblings: int,
     ) -> Outcome:
+        plan = plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt)
+        outcome = await self._ask(request_id, record.input_ids, plan, adapter, salt)
+        if not outcome.logits:
+            raise EngineFailed("the engine ended the record without an answer; ask again")
+        if not all(map(math.isfinite, outcome.logits)):
+            raise EngineFailed("the model's answer is not finite; other decisions go on")
+        return outcome
+
+    async def _ask(
+        self,
+        request_id: str,
+        input_ids: Sequence[int],
+        plan: ReadPlan,
+        adapter: LoRARequest | None,
+        salt: str,
+    ) -> Outcome:
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
@@ -244,10 +302,11 @@ class VllmBackend:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt),
+            # it stays what it is until it is sent: nothing that came over HTTP can look like it
+            extra_args={KEY: plan},
         )
         async with self.engine.asked(
-            request_id, record.input_ids, params, salt=salt, adapter=adapter
+            request_id, input_ids, params, salt=salt, adapter=adapter
         ) as outputs:
             output = await outputs.get()
         assert isinstance(output, RequestOutput)
@@ -255,8 +314,6 @@ class VllmBackend:
         if found is None:
             raise EngineFailed("the engine ended the record without an answer; ask again")
         outcome = msgspec.convert(found, Outcome)
-        if not all(map(math.isfinite, outcome.logits)):
-            raise EngineFailed("the model's answer is not finite; other decisions go on")
         return msgspec.structs.replace(outcome, reused=output.num_cached_tokens or 0)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TORCH: dict[NumberFormat, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _CACHE = {"auto": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
 
-_UNIT = 16
+UNIT = 16
 """Tokens that are reused only together; vLLM's hashes cost time for each."""
 
 _GUESSED = {
@@ -99,7 +99,7 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
         kv_cache_dtype=_CACHE[settings.kv_cache_dtype],  # pyright: ignore[reportArgumentType]
         mamba_ssm_cache_dtype=_TORCH[settings.state_dtype],  # pyright: ignore[reportArgumentType]
         speculative_config=_guessing(settings),
-        prefix_match_unit=None if stock else _UNIT,
+        prefix_match_unit=None if stock else UNIT,
         enforce_eager=on_cpu,
         worker_cls="engine.llm.worker.DecisionWorker",
         scheduler_cls=None if stock else "engine.llm.scheduler.DecisionScheduler",

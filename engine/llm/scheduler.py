@@ -16,7 +16,7 @@ import msgspec
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.request_queue import RequestQueue
-from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING or current_platform.is_cpu():
 else:
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler as Base
 
+
+_KNOWN = Outcome(logits=[], first_step=1, last_step=0, missed="")
+"""Of a prime whose state was read before: no step was made for it."""
 
 _RUNNING: tuple[Side, ...] = ("chat", "decision", "prime")
 _TURNS: tuple[tuple[Side, ...], ...] = (("decision", "chat", "prime"), _RUNNING)
@@ -74,6 +77,7 @@ class DecisionScheduler(Base):
             self.max_num_scheduled_tokens, self.max_num_running_reqs, settings.chat_share
         )
         self._aside: list[Request] = []
+        self._primed: dict[str, Request] = {}
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             watch(manager, self._stops)
 
@@ -110,6 +114,7 @@ class DecisionScheduler(Base):
             request.request_id: place
             for place, request in enumerate([*self.skipped_waiting, *self.waiting])
         }
+        self._end_known_primes()
         self._aside = self._held()
         self.waiting.remove_requests(self._aside)
         self._share()
@@ -125,6 +130,20 @@ class DecisionScheduler(Base):
         setattr(output, KEY, self.current_step)
         return output
 
+    def _end_known_primes(self) -> None:
+        """End the primes that found their state read; they are answered with the step's outputs."""
+        known = [
+            request.request_id
+            for request in self.waiting
+            if request.status == RequestStatus.WAITING
+            and (course := self._courses.get(request.request_id)) is not None
+            and not course.plan.fields
+            and self._is_known(request, course)
+        ]
+        if known:
+            ended = self.finish_requests(known, RequestStatus.FINISHED_STOPPED)
+            self._primed |= {request.request_id: request for request in ended}
+
     def _order(self, requests: Sequence[Request]) -> None:
         """Let these wait in this order."""
         self.waiting.remove_requests(requests)
@@ -139,9 +158,15 @@ class DecisionScheduler(Base):
         the order, and the last is the first to lose its memory: that is a chat only among chats.
         """
         wanted: dict[Side, int] = {"chat": 0, "decision": 0, "prime": 0}
+        free = dict.fromkeys(wanted, self.max_num_running_reqs - len(self.running))
         for request in chain(self.running, self.waiting, self.skipped_waiting):
+            side = self._side(request)
+            if request.status != RequestStatus.RUNNING:
+                if not free[side]:
+                    continue
+                free[side] -= 1
             known = request.num_tokens_with_spec + request.num_output_placeholders
-            wanted[self._side(request)] += max(0, known - request.num_computed_tokens)
+            wanted[side] += max(0, known - request.num_computed_tokens)
         self._shares.divide(wanted)
         if sum(map(bool, wanted.values())) < 2:
             return
@@ -153,7 +178,7 @@ class DecisionScheduler(Base):
         course = self._courses.get(request.request_id)
         if course is None:
             return "chat"
-        return "decision" if course.plan.fields or self._several(course) else "prime"
+        return "decision" if course.plan.fields or self._awaited(course) else "prime"
 
     def _room(self, request: Request) -> int:
         """Count the tokens that a request may be given in this step."""
@@ -185,17 +210,25 @@ class DecisionScheduler(Base):
     ) -> dict[int, EngineCoreOutputs]:
         """Do vLLM's own, then put each decision's outcome into its output."""
         logits: dict[str, list[float]] = getattr(model_runner_output, KEY, None) or {}
+        step: int = getattr(scheduler_output, KEY)
         outcomes = {
             request_id: Outcome(
-                logits=values,
+                logits=logits.get(request_id, []),
                 first_step=course.first_step,
-                last_step=getattr(scheduler_output, KEY),
+                last_step=step,
                 missed=course.missed,
             )
-            for request_id, values in logits.items()
+            for request_id in scheduler_output.num_scheduled_tokens
             if (course := self._courses.get(request_id)) is not None
+            and (request_id in logits or not course.plan.fields)
         }
         outputs = super().update_from_output(scheduler_output, model_runner_output)
+        for request in self._primed.values():
+            outcomes[request.request_id] = _KNOWN
+            outputs.setdefault(request.client_index, EngineCoreOutputs(outputs=[])).outputs.append(
+                EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.STOP)
+            )
+        self._primed.clear()
         if outcomes:
             for output in (o for client in outputs.values() for o in client.outputs):
                 if output.request_id in outcomes:
@@ -220,13 +253,15 @@ class DecisionScheduler(Base):
         course = self._courses.get(request.request_id)
         if course is None:
             return super()._get_local_prefix_cache_hit(request)
-        found = self._look_up(request, course)
+        # a prime whose state became known within the step has its last unit read all the same
+        end = course.plan.limit + 1 if course.plan.fields else request.num_tokens
+        found = self._look_up(request, end)
         course.reused = found[1]
         return found
 
-    def _look_up(self, request: Request, course: Course) -> Any:
+    def _look_up(self, request: Request, end: int) -> Any:
         # vLLM leaves the last token of what it looks up to be read
-        shorter: Any = EndsAt(request, course.plan.limit + 1)
+        shorter: Any = EndsAt(request, end)
         return super()._get_local_prefix_cache_hit(shorter)
 
     def _why(self, request: Request, course: Course) -> str:
@@ -265,7 +300,10 @@ class DecisionScheduler(Base):
         return end - start
 
     def _several(self, course: Course) -> bool:
-        return course.plan.siblings > 0 or len(self._on_state.get(course.state or b"", ())) > 1
+        return course.plan.siblings > 0 or not course.plan.fields or self._awaited(course)
+
+    def _awaited(self, course: Course) -> bool:
+        return len(self._on_state.get(course.state or b"", ())) > 1
 
     def _held(self) -> list[Request]:
         """Find the waiting records whose state another one is about to read."""
@@ -312,4 +350,5 @@ class DecisionScheduler(Base):
         return False
 
     def _is_known(self, request: Request, course: Course) -> bool:
-        return self._look_up(request, course)[1] >= self._stops[request.request_id].state
+        known = self._look_up(request, course.plan.limit + 1)[1]
+        return known >= self._stops[request.request_id].state

@@ -113,7 +113,7 @@ class DecisionWorker(Worker):
         reader.forget(scheduler_output.finished_req_ids)
         for new in scheduler_output.scheduled_new_reqs:
             plan = find_plan(new.sampling_params)
-            if plan is not None:
+            if plan is not None and plan.fields:
                 assert new.prompt_token_ids is not None
                 adapter = new.lora_request.lora_name if new.lora_request else ""
                 reader.begin(new.req_id, new.prompt_token_ids, plan, adapter)

@@ -14,6 +14,7 @@ from engine.errors import EngineError
 from games.errors import GamesError
 from runtime.cli import (
     bench,
+    check,
     decide,
     doctor,
     extract,
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.command(name="play")(play.play)
 app.command(name="demo")(play.demo)
 app.command(name="replay")(replay.replay)
+app.command(name="check")(check.check)
 app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)

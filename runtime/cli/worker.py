@@ -53,6 +53,10 @@ def worker(
     draft: DraftFlag = None,
     head_device: HeadDeviceFlag = None,
     device: DeviceFlag = None,
+    chat_host: Annotated[
+        str | None,
+        typer.Option(help="Where it chats; gateways on other machines need one they reach."),
+    ] = None,
     config: ConfigFlag = None,
 ) -> int:
     """Answer decisions of one model for everybody on a NATS server, until Ctrl-C or SIGTERM.
@@ -77,6 +81,7 @@ def worker(
         draft=draft,
         head_device=head_device,
         device=device,
+        chat_host=chat_host,
     )
     url = nats or os.environ.get(NATS_VARIABLE)
     if not url:

@@ -157,6 +157,7 @@ async def serve(
         group.start_soon(answer)
         on_listening()
         await server.serve(sockets=[listener])
+        await gateway.chat.close()
         deciding.cancel_scope.cancel()
         group.cancel_scope.cancel()
 
@@ -191,11 +192,14 @@ async def _watch(
         misses = 0 if worker is not None else misses + 1
         if misses == 0:
             gateway.engine = engine
+            with contextlib.suppress(QueueUnavailable):  # the next look tells
+                gateway.chat.workers = await engine.chats()
             if not told:
                 on_ready()
                 told = True
         elif misses >= _MISSES:
             gateway.engine = None
+            gateway.chat.workers = []
             if not engine.connected:
                 gateway.fail_all(QueueUnavailable("the queue cannot be reached; ask again"))
         await anyio.sleep(_CHECK_S)
