@@ -25,6 +25,7 @@ from engine.figures import GROWTH, NUMBERS, FeatureMemory, Figure, Measured, Way
 from engine.llm.backend import VllmBackend
 from engine.llm.launch import adapter_request, launch, prepare_environment
 from engine.llm.plan import plan_of
+from engine.llm.settings import KEY
 from engine.records import ask_from_questions
 from engine.settings import WorkerSettings
 from engine.tokens import PREFIX, Encoder, Record
@@ -103,7 +104,7 @@ class _Reader:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=plan_of(record, state_start=self._prefix, siblings=0, salt=""),
+            extra_args={KEY: plan_of(record, state_start=self._prefix, siblings=0, salt="")},
         )
         async with self._backend.engine.asked(
             f"bench {next(self._asked)}",

@@ -95,8 +95,9 @@ class DecisionWorker(Worker):
     def feature_memory(self) -> tuple[int, int, int, int]:
         """Give slots, width, bytes of a number, and bytes in all: their product."""
         assert self._reader is not None
-        rows = self._reader.pool.rows
-        return (*rows.shape, rows.element_size(), self._reader.pool.nbytes)
+        pool = self._reader.pool
+        slots, width = pool.rows.shape
+        return slots, width, pool.rows.element_size(), pool.nbytes
 
     def cpu_seconds(self) -> float:
         """Give the processor time that this process has taken."""
