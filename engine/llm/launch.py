@@ -121,6 +121,7 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"
         ) from error
     assert isinstance(engine, GuardedLLM)
+    engine.adapter = adapter_request(bundle)
     return engine
 
 
