@@ -40,6 +40,10 @@ class DecisionWorker(Worker):
             from engine.llm import gdn
 
             gdn.install()
+        else:
+            from engine.llm import graphs
+
+            self.graphs = graphs.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
