@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import anyio
 
-from benchmarks import log_appends, matches, queue_overhead
+from benchmarks import http_overhead, log_appends, matches, queue_overhead
 
 log_appends.main()
 queue_overhead.main()
+http_overhead.main()
 anyio.run(matches.main)

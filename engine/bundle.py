@@ -28,19 +28,22 @@ from engine.manifest import (
     FileEntry,
     HeadConfig,
     Manifest,
+    Original,
     Part,
     check_files,
     file_entry,
     read_manifest,
 )
+from engine.quantized import Tensors, meaning, read_quantization
 from engine.tensors import Shapes, read_header
 
 HEAD_TENSORS: Final = "joint_head.safetensors"
 HEAD_CONFIG: Final = "joint_head_config.json"
 TOKENIZER: Final = "tokenizer.json"
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 
 _HASHED_AT_LOAD = 256 << 20  # bytes; larger files are hashed by `verify` alone
-_TOKENIZER_FILES = (TOKENIZER, "tokenizer_config.json", "chat_template.jinja")
+_TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "chat_template.jinja")
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,14 +117,24 @@ def load_bundle(path: Path) -> Bundle:
     Raises:
         BadBundle: Names the file or part at fault and the remedy.
     """
+    bundle = read_bundle(path)
+    for check in (check_sizes, check_head, check_tokenizer, check_adapter_fit):
+        check(bundle)
+    return bundle
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read a bundle whose files are there, without a look at how they fit each other.
+
+    Raises:
+        BadBundle: Names the file at fault and the remedy.
+    """
     path = path.resolve()
     manifest = read_manifest(path)
     for part in manifest.parts().values():
         check_files(path / part.path, part, hashed_up_to=_HASHED_AT_LOAD)
     content = {name: part.hash for name, part in manifest.parts().items()}
-    bundle = Bundle(path=path, manifest=manifest, hash=_digest(content)[:12])
-    _check_fit(bundle)
-    return bundle
+    return Bundle(path=path, manifest=manifest, hash=_digest(content)[:12])
 
 
 def verify(bundle: Bundle) -> None:
@@ -140,6 +153,7 @@ def write_manifest(
     adapter: Path | None = None,
     arbitrary: bool = False,
     extraction: Extraction | None = None,
+    original: Original | None = None,
     known: Mapping[Path, FileEntry] | None = None,
 ) -> Bundle:
     """Make a folder a bundle of parts that lie in it, or elsewhere; reads and hashes all of them.
@@ -153,6 +167,7 @@ def write_manifest(
         adapter: Folder with PEFT files made for this base, see `engine.adapter.write_adapter`.
         arbitrary: The weights are random.
         extraction: Where the adapter comes from.
+        original: The base that the adapter was made for, if it is another one.
         known: Files that were hashed just before and need not be read again.
 
     Raises:
@@ -171,6 +186,7 @@ def write_manifest(
     hashed = known or {}
     tokenizer = tokenizer or base
     present = [name for name in _TOKENIZER_FILES if (tokenizer / name).exists()]
+    quantization = read_quantization(_read_json(base / "config.json"))
     manifest = Manifest(
         format=FORMAT,
         name=name,
@@ -184,6 +200,8 @@ def write_manifest(
         head=part(head, [HEAD_CONFIG, HEAD_TENSORS]),
         tokenizer=part(tokenizer, present or [TOKENIZER]),
         extraction=extraction,
+        original=original,
+        quantization=None if quantization is None else str(quantization),
     )
     staged = folder / f".{MANIFEST}"
     staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
@@ -206,11 +224,23 @@ def base_hash(base: Path) -> str:
     return Part("", {name: file_entry(base / name) for name in base_files(base)}).hash
 
 
-def _check_fit(bundle: Bundle) -> None:
-    """Check the parts against each other."""
-    manifest, summary = bundle.manifest, bundle.manifest.summary
-    if summary != _summary(bundle.base):
+def check_sizes(bundle: Bundle) -> None:
+    """Check the base against what the manifest says of it; raises BadBundle."""
+    manifest = bundle.manifest
+    quantization = read_quantization(_read_json(bundle.base / "config.json"))
+    described = None if quantization is None else str(quantization)
+    if manifest.summary != _summary(bundle.base) or manifest.quantization != described:
         raise BadBundle(f"{bundle.path}: the summary is of another base; make the bundle again")
+    if quantization is not None and "lm_head.weight" in base_tensors(bundle).quantized:
+        raise BadBundle(
+            f"{bundle.base}: its lm_head is quantized, and the scoring head reads the rows of it; "
+            "take a base that leaves lm_head in 16 bits"
+        )
+
+
+def check_head(bundle: Bundle) -> None:
+    """Check the head's sizes against the base's; raises BadBundle."""
+    manifest, summary = bundle.manifest, bundle.manifest.summary
     if manifest.head_config != _head_config(bundle.head.parent):
         raise BadBundle(f"{bundle.head}: its sizes are not the manifest's; make the bundle again")
     if manifest.head_config.hidden_size != summary.hidden_size:
@@ -218,29 +248,46 @@ def _check_fit(bundle: Bundle) -> None:
             f"{bundle.head}: the head is for hidden size {manifest.head_config.hidden_size}, "
             f"the base has {summary.hidden_size}; use the head with its own base"
         )
-    tokens = _token_count(bundle.tokenizer / TOKENIZER)
+
+
+def check_tokenizer(bundle: Bundle) -> None:
+    """Check the tokenizer's vocabulary against the base's; raises BadBundle."""
+    summary = bundle.manifest.summary
+    tokens = token_count(bundle.tokenizer / TOKENIZER)
     if tokens > summary.vocab_size:
         raise BadBundle(
             f"{bundle.tokenizer}: the tokenizer has {tokens} tokens, the base knows "
             f"{summary.vocab_size}; use the base's own tokenizer"
         )
+
+
+def check_adapter_fit(bundle: Bundle) -> None:
+    """Check the adapter's names and shapes against the base's; raises BadBundle."""
+    manifest = bundle.manifest
     if (manifest.adapter is None) != (manifest.adapter_rank is None):
         raise BadBundle(f"{bundle.path}: an adapter and its rank belong together")
     if bundle.adapter is not None and manifest.adapter_rank is not None:
         check_adapter(
             bundle.adapter,
             rank=manifest.adapter_rank,
-            base=manifest.base.hash,
-            base_shapes=_base_shapes(bundle),
+            base=manifest.original.hash if manifest.original else manifest.base.hash,
+            base_shapes=base_tensors(bundle).shapes,
         )
 
 
-def _base_shapes(bundle: Bundle) -> Shapes:
+def base_tensors(bundle: Bundle) -> Tensors:
+    """Read the headers of the base's files; quantized matrices as those that they stand for."""
     shapes: Shapes = {}
+    sizes: dict[str, int] = {}
+    dtypes: dict[str, str] = {}
     for name in bundle.manifest.base.files:
         if name.endswith(".safetensors"):
-            shapes |= read_header(bundle.base / name).shapes
-    return shapes
+            header = read_header(bundle.base / name)
+            shapes |= header.shapes
+            sizes |= header.sizes
+            dtypes |= header.dtypes
+    quantization = read_quantization(_read_json(bundle.base / "config.json"))
+    return meaning(shapes, sizes, dtypes, quantization)
 
 
 def _summary(base: Path) -> BaseSummary:
@@ -265,7 +312,7 @@ def _head_config(head: Path) -> HeadConfig:
         raise BadBundle(f"{path}: {error}; make the bundle again") from error
 
 
-def _token_count(path: Path) -> int:
+def token_count(path: Path) -> int:
     """Count the ids that a tokenizer can give, gaps included."""
     content = _read_json(path)
     try:

@@ -23,7 +23,7 @@ from engine.errors import (
     from_failure,
 )
 from engine.models import Model
-from engine.queue import Queue
+from engine.queue import Queue, WorkerInfo
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +45,13 @@ class Engine(Protocol):
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Give the one answer to a request, or raise what went wrong.
 
-        The request is published again, with a raised attempt, when the queue may have lost it.
+        The request is published again, with a raised attempt, when the queue may have lost it. If
+        the caller is cancelled it leaves the queue, or the worker that has it.
 
         Raises:
             DecisionExpired: No answer came in `remaining_s`.
             NoWorker: None came, and no live worker holds the model.
+            QueueFull: Too many are waiting; nothing was sent.
             EngineError: The failure that the worker answered with, or that kept it from asking.
         """
         ...
@@ -63,6 +65,7 @@ class _Waiting:
         self.deadline = time.monotonic() + request.remaining_s
         self.scope = anyio.CancelScope(deadline=anyio.current_time() + request.remaining_s)
         self.refused = False  # the queue did not take it; it is published again
+        self.number: int | None = None  # in the queue
         self.reply: DecisionReply | None = None
 
     def again(self) -> DecisionRequest:
@@ -87,6 +90,15 @@ class QueueEngine:
         self._waiting: dict[str, _Waiting] = {}
         self._settled: OrderedDict[str, Stray] = OrderedDict()
         self._streams = ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker can be reached now."""
+        return self._queue.connected
+
+    async def worker(self) -> WorkerInfo | None:
+        """Give what one live worker of the model says of itself; None when there is none."""
+        return await self._queue.workers(self.model.hash)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Publish and wait; see `Engine.decide`.
@@ -118,6 +130,9 @@ class QueueEngine:
                 raise from_failure(waiting.reply.failure.code, waiting.reply.failure.message)
             return waiting.reply
         finally:
+            if waiting.reply is None:
+                with anyio.CancelScope(shield=True):
+                    await self._queue.take_back(self.model.hash, request, waiting.number)
             del self._waiting[request.id]
             self._settled[request.id] = further
             while len(self._settled) > _REMEMBERED:
@@ -125,7 +140,7 @@ class QueueEngine:
 
     async def _publish(self, waiting: _Waiting, request: DecisionRequest) -> None:
         try:
-            await self._queue.publish_request(self.model.hash, request)
+            waiting.number = await self._queue.publish_request(self.model.hash, request)
             waiting.refused = False
         except QueueUnavailable as error:
             # The watch publishes it again when the broker is back, or the deadline passes.

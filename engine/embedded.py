@@ -15,7 +15,7 @@ import anyio
 
 from engine import process
 from engine.broker import RunningBroker, broker
-from engine.client import Engine, OnStray, connect_engine
+from engine.client import OnStray, QueueEngine, connect_engine
 from engine.errors import BrokerRunning, EngineError, EngineFailed, from_failure
 from engine.models import Model
 from engine.queue import Queue
@@ -37,7 +37,7 @@ async def embedded(
     source: str,
     dtype: Dtype | None = None,
     on_stray: OnStray | None = None,
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[QueueEngine]:
     """Run everything that answers a model's decisions, for the length of the block.
 
     A worker or a broker that dies is started again, and open decisions are answered after all.

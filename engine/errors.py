@@ -32,9 +32,17 @@ class EngineError(Exception):
 
 
 class BadRequest(EngineError):
-    """The request itself is at fault; asking again will not help."""
+    """The request itself is at fault; asking again will not help.
+
+    Attributes:
+        place: Keys and indices that lead to the fault in what was sent, where that is known.
+    """
 
     code = "engine/bad_request"
+
+    def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class RecordTooLong(BadRequest):

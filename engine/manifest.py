@@ -90,6 +90,18 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     left: dict[str, float] = {}
 
 
+class Original(msgspec.Struct, frozen=True):
+    """The base that an adapter was extracted from, in a bundle that names another one.
+
+    Attributes:
+        path: Where it was.
+        hash: Of its files; the adapter names it.
+    """
+
+    path: str
+    hash: str
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of `bundle.json`.
 
@@ -98,6 +110,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         vllm: The vLLM version that the bundle is for.
         adapter: None where the base itself holds the tuned weights.
         extraction: Where the adapter comes from, if it was extracted.
+        original: The base that the adapter was made for, if it is not this one.
+        quantization: How the base is quantized, if it is: method and bits.
     """
 
     format: int
@@ -112,6 +126,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     head: Part
     tokenizer: Part
     extraction: Extraction | None = None
+    original: Original | None = None
+    quantization: str | None = None
 
     def parts(self) -> dict[str, Part]:
         """Give the parts that there are, by name."""

@@ -24,6 +24,7 @@ class MockSettings(msgspec.Struct, frozen=True, kw_only=True):
         delay_ms: How long an answer takes.
         fail: Share of decisions, from 0 to 1, that fail; which ones depends on seed and content.
         crash: Share of decisions whose first delivery kills the worker process.
+        poison: Share of decisions that kill the worker process whenever they reach it.
         window: Tokens that a record may have, four characters each.
     """
 
@@ -31,6 +32,7 @@ class MockSettings(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: float = 0.0
     fail: float = 0.0
     crash: float = 0.0
+    poison: float = 0.0
     window: int = WINDOW
 
 
@@ -54,8 +56,8 @@ def parse_mock(spec: str) -> MockSettings:
         settings = msgspec.convert(values, MockSettings, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(f"--model {spec}: {error}") from error
-    if not (0 <= settings.fail <= 1 and 0 <= settings.crash <= 1):
-        raise BadRequest(f"--model {spec}: fail and crash are shares from 0 to 1")
+    if not all(0 <= share <= 1 for share in (settings.fail, settings.crash, settings.poison)):
+        raise BadRequest(f"--model {spec}: fail, crash and poison are shares from 0 to 1")
     if not 0 <= settings.delay_ms <= 3_600_000 or settings.window < 1:
         raise BadRequest(f"--model {spec}: delay_ms is 0 to 3600000, window at least 1")
     return settings
@@ -90,6 +92,8 @@ class MockBackend:
             os.kill(os.getpid(), signal.SIGKILL)
         if settings.delay_ms:
             await anyio.sleep(settings.delay_ms / 1000)
+        if self._share("poison", request.id) < settings.poison:
+            os.kill(os.getpid(), signal.SIGKILL)
         if self._share("fail", request.id) < settings.fail:
             raise EngineFailed(f"decision {request.id}: the mock was told to fail")
         return DecisionReply(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine import mock
+from engine import mock, remote
 from engine.bundle import Bundle, load_bundle
 from engine.contract import Ask
 from engine.tokens import Encoder
@@ -18,7 +18,7 @@ DEFAULT_WINDOW = 32_768
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A bundle or a mock.
+    """A bundle, a mock, or another server.
 
     Attributes:
         spec: As it was named; a bundle's as an absolute path.
@@ -39,7 +39,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_model(spec: str, *, window: int | None = None) -> Model:
-    """Read what is known of a model: `mock`, `mock:seed=1,...` or a bundle's folder.
+    """Read what is known of a model: `mock:...`, `systemone:...` or a bundle's folder.
 
     Args:
         spec: The model.
@@ -48,7 +48,7 @@ def open_model(spec: str, *, window: int | None = None) -> Model:
 
     Raises:
         BadBundle: The folder holds no sound bundle.
-        BadRequest: The mock has no such setting.
+        BadRequest: A mock or a server has no such setting.
     """
     wanted = window or DEFAULT_WINDOW
     if spec == "mock" or spec.startswith("mock:"):
@@ -59,6 +59,17 @@ def open_model(spec: str, *, window: int | None = None) -> Model:
             hash=hashlib.sha256(spec.encode()).hexdigest()[:12],
             window=min(wanted, settings.window),
             arbitrary=True,
+            bundle=None,
+            measure=mock.measure,
+        )
+    if spec.startswith(remote.PREFIX):
+        server = remote.parse_remote(spec)
+        return Model(
+            spec=spec,
+            name=f"{server.model} at {server.url}",
+            hash=remote.content_hash(server),
+            window=min(wanted, server.window),
+            arbitrary=False,
             bundle=None,
             measure=mock.measure,
         )

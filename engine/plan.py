@@ -12,9 +12,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from engine.adapter import TENSORS
-from engine.bundle import Bundle
+from engine.bundle import Bundle, base_tensors
 from engine.errors import BadBundle, DoesNotFit
-from engine.tensors import Shapes, read_header
+from engine.quantized import Tensors
+from engine.tensors import read_header
 
 Profile = Literal["stored", "fp8", "w4a16"]
 """How the layers' matrices lie on the card: as in the files, in 8 bits, in 4 bits."""
@@ -126,14 +127,7 @@ def sizes_of(bundle: Bundle, *, profile: Profile = "stored", kv_dtype: KvDtype =
     Raises:
         BadBundle: The configuration lacks a size.
     """
-    bits: dict[str, float] = {}
-    shapes: Shapes = {}
-    for name in bundle.manifest.base.files:
-        if name.endswith(".safetensors"):
-            header = read_header(bundle.base / name)
-            shapes |= header.shapes
-            for tensor, size in header.sizes.items():
-                bits[tensor] = 8.0 * size
+    tensors = base_tensors(bundle)
     modules: set[str] = set()
     if bundle.adapter is not None:
         names = read_header(bundle.adapter / TENSORS).shapes
@@ -143,8 +137,7 @@ def sizes_of(bundle: Bundle, *, profile: Profile = "stored", kv_dtype: KvDtype =
     try:
         return model_sizes(
             config.get("text_config", config),
-            shapes,
-            bits,
+            tensors,
             modules=modules,
             rank=bundle.adapter_rank or 0,
             head=bundle.head.stat().st_size,
@@ -158,8 +151,7 @@ def sizes_of(bundle: Bundle, *, profile: Profile = "stored", kv_dtype: KvDtype =
 
 def model_sizes(
     text: dict[str, Any],
-    shapes: Shapes,
-    bits: dict[str, float],
+    tensors: Tensors,
     *,
     modules: set[str],
     rank: int,
@@ -168,7 +160,7 @@ def model_sizes(
     profile: Profile,
     kv_dtype: KvDtype,
 ) -> Sizes:
-    """Compute sizes from a configuration and the tensors' shapes and bits."""
+    """Compute sizes from a configuration and the tensors of its weights."""
     kinds = text["layer_types"]
     linear = kinds.count("linear_attention")
     keys = text["linear_num_key_heads"] * text["linear_key_head_dim"]
@@ -177,13 +169,13 @@ def model_sizes(
     allocated = next((allowed for allowed in RANKS if allowed >= rank), RANKS[-1]) if rank else 0
     adapted = sum(
         sum(shape)
-        for name, shape in shapes.items()
+        for name, shape in tensors.shapes.items()
         if name.startswith("model.language_model.layers.") and name.split(".")[-2] in modules
     )
     per_value = 2 if kv_dtype == "bf16" else 1
     weights = sum(
-        _bits(name, shape, bits[name], profile)
-        for name, shape in shapes.items()
+        _bits(name, shape, 8.0 * tensors.sizes[name], profile)
+        for name, shape in tensors.shapes.items()
         if not name.startswith(_NOT_LOADED)
     )
     return Sizes(

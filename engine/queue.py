@@ -1,13 +1,9 @@
 """Decisions over NATS: a work queue of requests, a short-lived stream of answers.
 
-Requests go to `decide.{bundle}.{partition}.{affinity}` of a JetStream work queue and are
-acknowledged when their answer is in the answers stream. Answers go to
+A request is acknowledged when its answer is in the answers stream. Answers go to
 `answers.{source}.{decision}`: whoever waits is subscribed to the subject itself, and finds in the
 stream what it missed while it was away. Failures go to a subject of their own below it, so that
 none takes the place of an answer, and asking again is never answered with an old failure.
-
-The queue may lose everything. Its stream keeps the default sync, because the log republishes what
-has no answer: an fsync for each message would make nothing safer.
 """
 
 from __future__ import annotations
@@ -25,34 +21,23 @@ import anyio
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 from nats.js import JetStreamContext
-from nats.js.api import (
-    AckPolicy,
-    ConsumerConfig,
-    DiscardPolicy,
-    RetentionPolicy,
-    StorageType,
-    StreamConfig,
-    SubjectTransform,
-)
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+from nats.js.errors import APIError, KeyNotFoundError, NoStreamResponseError, NotFoundError
+from nats.js.kv import KeyValue
 
+from engine import streams
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import BadRequest, QueueFull, QueueUnavailable
+from engine.leases import Leases
+from engine.streams import ACK_WAIT_S, ANSWERS, DECISIONS
 from engine.wire import pack, unpack
 
 log = logging.getLogger(__name__)
 
-DECISIONS: Final = "DECISIONS"
-ANSWERS: Final = "ANSWERS"
-PARTITIONS: Final = 8
-MAX_REQUESTS: Final = 20_000  # waiting in the stream; more are refused as QueueFull
-MAX_DELIVER: Final = 5
-ACK_WAIT_S: Final = 5.0  # what a killed worker had is with another within this
-PROGRESS_S: Final = 1.5
-ANSWERS_KEPT_S: Final = 600.0
-_UNUSED_S: Final = 3600.0  # then requests that nobody took go, and consumers that nobody uses
+MAX_REQUESTS: Final = streams.MAX_REQUESTS
 _TIMEOUT_S: Final = 5.0
 PULL_S: Final = 0.25  # the longest that a pull waits
 _LATE_S: Final = 1.0  # for the server's word that nothing came
@@ -71,6 +56,21 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     in_flight: int
     pid: int
+    partitions: tuple[int, ...] = ()
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """Which decision a message is about."""
+
+    source: str
+    decision: str
+
+
+class _Deliveries(msgspec.Struct, frozen=True):
+    """What the broker says of a message that it delivers no more."""
+
+    stream_seq: int
+    deliveries: int
 
 
 class Delivery:
@@ -112,8 +112,8 @@ class Queue:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
-        self._has_consumer = False
-        self._consumer_lock = anyio.Lock()
+        self._pulls: dict[tuple[str, int], _Pull] = {}
+        self._suspects: KeyValue | None = None
         self._clock_s = 0.0  # to add to our monotonic clock for the broker's time
         self.reconnected = anyio.Event()
         """Set when the connection was lost and is back; then replaced."""
@@ -177,25 +177,18 @@ class Queue:
             QueueUnavailable: The broker does not answer, or has no JetStream.
         """
         try:
-            created = [await self._ensure(config) for config in (_decisions(), _answers())]
+            configs = (streams.decisions(max_requests=MAX_REQUESTS), streams.answers())
+            created = [await streams.ensure_stream(self._js, config) for config in configs]
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(
                 f"the queue's streams cannot be made: {error}; does the server have JetStream?"
             ) from error
         return "|".join(created)
 
-    async def _ensure(self, config: StreamConfig) -> str:
-        assert config.name is not None
-        try:
-            info = await self._js.stream_info(config.name)
-        except NotFoundError:
-            info = await self._js.add_stream(config)
-        return str(info.created)
-
     # -- asking ---------------------------------------------------------------------------------
 
-    async def publish_request(self, bundle: str, request: DecisionRequest) -> None:
-        """Put a request into the work queue, acknowledged by the stream.
+    async def publish_request(self, bundle: str, request: DecisionRequest) -> int:
+        """Put a request into the work queue and give its number there.
 
         Raises:
             BadRequest: Its id or source cannot be part of a subject.
@@ -214,10 +207,10 @@ class Queue:
             raise QueueUnavailable("the broker cannot be reached")
         try:
             try:
-                await self._js.publish(subject, data, headers=dict(headers))
+                taken = await self._js.publish(subject, data, headers=dict(headers))
             except NoStreamResponseError:
                 await self.ensure_streams()
-                await self._js.publish(subject, data, headers=dict(headers))
+                taken = await self._js.publish(subject, data, headers=dict(headers))
         except APIError as error:
             if error.err_code == _STREAM_FULL:
                 raise QueueFull(
@@ -226,6 +219,19 @@ class Queue:
             raise QueueUnavailable(f"the queue refused the request: {error}") from error
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the queue did not take the request: {error}") from error
+        return taken.seq
+
+    async def take_back(self, bundle: str, request: DecisionRequest, number: int | None) -> None:
+        """Say that nobody waits for a request: it leaves the queue, or the worker that has it.
+
+        Nothing is confirmed; what is not reached ends at its deadline.
+        """
+        named = msgspec.msgpack.encode(_Named(request.source, request.id))
+        with contextlib.suppress(NatsError):  # the broker is away
+            await self._client.publish(f"cancel.{bundle}", named)
+            if number is not None:
+                deletion = msgspec.json.encode({"seq": number, "no_erase": True})
+                await self._client.publish(f"$JS.API.STREAM.MSG.DELETE.{DECISIONS}", deletion)
 
     async def subscribe_answers(
         self, source: str, receive: Callable[[DecisionReply], Awaitable[None]]
@@ -240,7 +246,11 @@ class Queue:
                 return
             await receive(reply)
 
+        async def on_question(message: Msg) -> None:
+            await self._client.publish(message.reply, b"")
+
         await self._client.subscribe(f"answers.{source}.>", cb=on_message)
+        await self._client.subscribe(f"sources.{source}", cb=on_question)
         await self._settle()
 
     async def find_answer(self, source: str, decision: str) -> DecisionReply | None:
@@ -271,6 +281,27 @@ class Queue:
             return None
         return unpack(message.data, message.headers, WorkerInfo)
 
+    async def all_workers(self, *, wait_s: float = 0.5) -> list[WorkerInfo]:
+        """Ask every live worker of any bundle, and give what came after a while.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        inbox = self._client.new_inbox()
+        found: list[WorkerInfo] = []
+        try:
+            answers = await self._client.subscribe(inbox)
+            await self._client.publish("workers", b"", reply=inbox)
+            with anyio.move_on_after(wait_s):
+                while (message := await answers.next_msg(timeout=wait_s)).data:
+                    found.append(unpack(message.data, message.headers, WorkerInfo))
+            await answers.unsubscribe()
+        except TimeoutError:
+            pass
+        except NatsError as error:
+            raise QueueUnavailable(f"workers cannot be asked: {error}") from error
+        return sorted(found, key=lambda info: (info.bundle, info.worker))
+
     # -- answering ------------------------------------------------------------------------------
 
     async def announce(self, bundle: str, describe: Callable[[], WorkerInfo]) -> None:
@@ -280,59 +311,129 @@ class Queue:
             data, headers = pack(describe(), limit=self._client.max_payload)
             await self._client.publish(message.reply, data, headers=headers)
 
-        await self._client.subscribe(f"workers.{bundle}", cb=on_message)
+        for subject in ("workers", f"workers.{bundle}"):
+            await self._client.subscribe(subject, cb=on_message)
         await self._settle()
 
-    async def pull(self, bundle: str, *, ack_wait_s: float = ACK_WAIT_S) -> Delivery | None:
-        """Take the next request of a bundle; None when there was none for a while.
+    def leases(self, bundle: str) -> Leases:
+        """Give what the workers of a bundle share out among themselves."""
+        return Leases(self._js, bundle)
+
+    async def subscribe_cancelled(
+        self, bundle: str, cancel: Callable[[str, str], Awaitable[None]]
+    ) -> None:
+        """Have source and id of every decision that nobody waits for any more given to `cancel`."""
+
+        async def on_message(message: Msg) -> None:
+            try:
+                named = msgspec.msgpack.decode(message.data, type=_Named)
+            except msgspec.DecodeError as error:
+                log.warning("a message cannot be read", extra={"why": str(error)})
+                return
+            await cancel(named.source, named.decision)
+
+        await self._client.subscribe(f"cancel.{bundle}", cb=on_message)
+        await self._settle()
+
+    async def subscribe_undeliverable(
+        self, bundle: str, bury: Callable[[DecisionRequest, int], Awaitable[None]]
+    ) -> None:
+        """Have each request that was delivered too often given to `bury`, then forget it.
+
+        One of those who subscribe for a bundle gets it.
+        """
+        mine = [streams.consumer_of(bundle, number) for number in range(streams.PARTITIONS)]
+
+        async def on_message(message: Msg) -> None:
+            told = msgspec.json.decode(message.data, type=_Deliveries)
+            try:
+                found = await self._js.get_msg(DECISIONS, told.stream_seq)
+                request = unpack(found.data or b"", found.headers, DecisionRequest)
+                await bury(request, told.deliveries)
+                await self._js.delete_msg(DECISIONS, told.stream_seq)
+            except (NatsError, TimeoutError, BadRequest, QueueUnavailable) as error:
+                log.warning("a dead letter is left", extra={"why": str(error)})
+
+        advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{DECISIONS}"
+        for consumer in mine:
+            await self._client.subscribe(f"{advisory}.{consumer}", queue="graves", cb=on_message)
+        await self._settle()
+
+    async def is_waiting(self, source: str) -> bool:
+        """Tell whether somebody waits for the answers to a source; if in doubt, yes."""
+        try:
+            await self._client.request(f"sources.{source}", b"", timeout=_LATE_S)
+        except NoRespondersError:
+            return False
+        except (NatsError, TimeoutError):
+            return True
+        return True
+
+    async def suspect(self, source: str, decision: str, *, alone: bool) -> None:
+        """Note that a decision is about to run alone, or that it has not after all.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        try:
+            if self._suspects is None:
+                self._suspects = await self._js.create_key_value(streams.suspects())
+            await self._suspects.put(_key(source, decision), b"alone" if alone else b"")
+        except (NatsError, TimeoutError) as error:
+            self._suspects = None
+            raise QueueUnavailable(f"a suspect cannot be noted: {error}") from error
+
+    async def ran_alone(self, source: str, decision: str) -> bool:
+        """Tell whether a decision was begun alone and nobody said what became of it.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        try:
+            if self._suspects is None:
+                self._suspects = await self._js.create_key_value(streams.suspects())
+            return (await self._suspects.get(_key(source, decision))).value == b"alone"
+        except KeyNotFoundError:
+            return False
+        except (NatsError, TimeoutError) as error:
+            self._suspects = None
+            raise QueueUnavailable(f"suspects cannot be looked up: {error}") from error
+
+    async def pull(
+        self, bundle: str, partition: int, *, ack_wait_s: float = ACK_WAIT_S
+    ) -> Delivery | None:
+        """Take the next request of a partition; None when there was none for a while.
 
         Raises:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{DECISIONS}.{_consumer(bundle)}"
+        pull = self._pulls.get((bundle, partition))
         try:
-            async with self._consumer_lock:
-                if not self._has_consumer:
-                    await self._ensure_consumer(bundle, ack_wait_s)
-                    self._has_consumer = True
-            # Not nats-py's `fetch`: it stops listening when the server stops delivering, and what
-            # was under way then would be nobody's until the time to acknowledge is over.
-            message = await self._client.request(
-                subject,
-                _NEXT,
-                timeout=PULL_S + _LATE_S,
-                old_style=True,  # the shared inbox drops what keeps the stream's subject
+            if pull is None:
+                await self.ensure_streams()
+                await streams.ensure_consumer(self._js, bundle, partition, ack_wait_s=ack_wait_s)
+                inbox = self._client.new_inbox()
+                # Not nats-py's `fetch`: it stops listening when the server stops delivering, and
+                # what was under way then would be nobody's until the time to acknowledge is over.
+                pull = _Pull(inbox, await self._client.subscribe(inbox))
+                self._pulls[bundle, partition] = pull
+            consumer = streams.consumer_of(bundle, partition)
+            await self._client.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{DECISIONS}.{consumer}", _NEXT, reply=pull.inbox
             )
+            message = await pull.messages.next_msg(timeout=PULL_S + _LATE_S)
         except TimeoutError:
             return None
         except NatsError as error:
-            self._has_consumer = False  # or its stream is gone: made again by the next pull
             raise QueueUnavailable(f"requests cannot be pulled: {error}") from error
         status = (message.headers or {}).get("Status")
         if status in _NOTHING:
             return None
-        if status is not None:
-            self._has_consumer = False
+        if status is not None:  # the consumer or its stream is gone: made again by the next pull
+            del self._pulls[bundle, partition]
+            await pull.messages.unsubscribe()
             raise QueueUnavailable(f"requests cannot be pulled: status {status}")
         return await self._delivery(message)
-
-    async def _ensure_consumer(self, bundle: str, ack_wait_s: float) -> None:
-        await self.ensure_streams()
-        try:
-            await self._js.consumer_info(DECISIONS, _consumer(bundle))
-        except NotFoundError:
-            await self._js.add_consumer(
-                DECISIONS,
-                ConsumerConfig(
-                    durable_name=_consumer(bundle),
-                    filter_subject=f"decide.{bundle}.>",
-                    ack_policy=AckPolicy.EXPLICIT,
-                    ack_wait=ack_wait_s,
-                    max_deliver=MAX_DELIVER,
-                    max_ack_pending=MAX_REQUESTS,
-                    inactive_threshold=_UNUSED_S,
-                ),
-            )
 
     async def _delivery(self, message: Msg) -> Delivery | None:
         try:
@@ -402,8 +503,16 @@ class Queue:
         before.set()
 
 
-def _consumer(bundle: str) -> str:
-    return f"workers-{bundle}"
+def _key(source: str, decision: str) -> str:
+    """Name a decision in a bucket, whose keys take fewer characters than subjects do."""
+    return hashlib.blake2b(f"{source}.{decision}".encode(), digest_size=16).hexdigest()
+
+
+class _Pull(msgspec.Struct, frozen=True):
+    """Where the requests of one partition come in."""
+
+    inbox: str
+    messages: Subscription
 
 
 class _Refused(Exception):
@@ -412,35 +521,3 @@ class _Refused(Exception):
 
 class _Stamped(msgspec.Struct):
     ts: datetime.datetime
-
-
-def _decisions() -> StreamConfig:
-    return StreamConfig(
-        name=DECISIONS,
-        subjects=["decide.*.*"],
-        # The partition keeps the requests of one match together (see `engine/worker.py`).
-        subject_transform=SubjectTransform(
-            src="decide.*.*",
-            dest=f"decide.{{{{wildcard(1)}}}}.{{{{partition({PARTITIONS},2)}}}}.{{{{wildcard(2)}}}}",
-        ),
-        retention=RetentionPolicy.WORK_QUEUE,
-        storage=StorageType.FILE,
-        discard=DiscardPolicy.NEW,
-        max_msgs=MAX_REQUESTS,
-        max_age=_UNUSED_S,
-        duplicate_window=120,
-    )
-
-
-def _answers() -> StreamConfig:
-    return StreamConfig(
-        name=ANSWERS,
-        subjects=["answers.>"],
-        retention=RetentionPolicy.LIMITS,
-        storage=StorageType.MEMORY,
-        discard=DiscardPolicy.OLD,
-        max_age=ANSWERS_KEPT_S,
-        max_msgs_per_subject=1,
-        duplicate_window=ANSWERS_KEPT_S,
-        allow_direct=True,
-    )

@@ -74,14 +74,18 @@ def ask_from_system_one(
         BadRequest: Names the question, or the place of a value that no record can hold.
     """
     _check_values(request)
-    if not isinstance(request.get("model"), str) or "state" not in request:
-        raise BadRequest("model and state are required")
+    for name in ("model", "state"):
+        if name not in request or (name == "model" and not isinstance(request[name], str)):
+            raise BadRequest("model and state are required", (name,))
     questions = request.get("questions")
     if not isinstance(questions, dict) or not questions:
-        raise BadRequest("at least one question is required")
+        raise BadRequest("at least one question is required", ("questions",))
     fields = tuple(_field(id, question) for id, question in questions.items())
-    if request.get("images") or request.get("videos"):
-        raise BadRequest("images and videos are not read here; describe them in the state")
+    for name in ("images", "videos"):
+        if request.get(name):
+            raise BadRequest(
+                "images and videos are not read here; describe them in the state", (name,)
+            )
     return Ask(
         state=render(request["state"]),
         fields=fields,
@@ -134,26 +138,31 @@ def _field_of_question(question: Question) -> Field:
 
 
 def _field(id: str, question: Any) -> Field:
-    name = _show_id(id)
+    name, place = _show_id(id), ("questions", id)
     if not isinstance(question, dict):
-        raise BadRequest(f"{name}: a question must be an object with a type")
+        raise BadRequest(f"{name}: a question must be an object with a type", place)
     type_, criteria = question.get("type"), question.get("criteria")
     if not isinstance(type_, str) or type_ not in _TYPES:
-        raise BadRequest(f"{name}: type must be noul, choice, or score")
+        raise BadRequest(f"{name}: type must be noul, choice, or score", (*place, "type"))
+    place = (*place, "criteria")
     if type_ == "noul":
         if criteria and not isinstance(criteria, dict):
-            raise BadRequest(f"{name}: criteria of noul must be an object with true and false")
+            raise BadRequest(
+                f"{name}: criteria of noul must be an object with true and false", place
+            )
         given = criteria or {}
         options = {"true": given.get("true", TRUE), "false": given.get("false", FALSE)}
     elif not criteria:
-        raise BadRequest(f"{name}: criteria must not be empty")
+        raise BadRequest(f"{name}: criteria must not be empty", place)
     elif type_ == "choice":
         if not isinstance(criteria, dict):
-            raise BadRequest(f"{name}: criteria of choice must be an object, id to description")
+            raise BadRequest(
+                f"{name}: criteria of choice must be an object, id to description", place
+            )
         options = criteria
     else:
         if not isinstance(criteria, list):
-            raise BadRequest(f"{name}: criteria of score must be an array of descriptions")
+            raise BadRequest(f"{name}: criteria of score must be an array of descriptions", place)
         options = {str(level): description for level, description in enumerate(criteria)}
     return _render_field(id, type_, question.get("instructions"), options)
 
@@ -164,7 +173,10 @@ def _render_field(
     """Render one field; `options` go from id to description, in the caller's order."""
     instruction = id if instructions is None or instructions == "" else render(instructions)
     if not instruction:
-        raise BadRequest("a question with the id '' needs instructions: there is nothing to read")
+        raise BadRequest(
+            "a question with the id '' needs instructions: there is nothing to read",
+            ("questions", id),
+        )
     ids = sorted(options) if type_ == "choice" else list(options)
     return Field(
         id=id,
@@ -195,7 +207,8 @@ def _check_values(request: dict[str, Any]) -> None:
             case float():
                 if not math.isfinite(value):
                     raise BadRequest(
-                        f"{_show_place(place)}: {value} is no finite number; send null or text"
+                        f"{_show_place(place)}: {value} is no finite number; send null or text",
+                        _keys(place),
                     )
             case list():
                 pending.extend(((place, index), item) for index, item in enumerate(value))
@@ -205,12 +218,20 @@ def _check_values(request: dict[str, Any]) -> None:
                     pending.append(((place, key), item))
 
 
-def _show_place(place: _Place) -> str:
-    keys: list[str] = []
+def _keys(place: _Place) -> tuple[str | int, ...]:
+    keys: list[str | int] = []
     while place is not None:
         place, key = place
-        keys.append(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]")
-    return _short("request" + "".join(reversed(keys)))
+        keys.append(key)
+    return tuple(reversed(keys))
+
+
+def _show_place(place: _Place) -> str:
+    shown = (
+        f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
+        for key in _keys(place)
+    )
+    return _short("request" + "".join(shown))
 
 
 def _show_id(id: str) -> str:
@@ -230,5 +251,6 @@ def _check_text(text: str, place: _Place | str) -> None:
     except UnicodeEncodeError as error:
         where = place if isinstance(place, str) else _show_place(place)
         raise BadRequest(
-            f"{where}: a lone surrogate at character {error.start}; send valid Unicode"
+            f"{where}: a lone surrogate at character {error.start}; send valid Unicode",
+            () if isinstance(place, str) else _keys(place),
         ) from error

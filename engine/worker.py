@@ -1,8 +1,11 @@
 """The worker process: takes requests from the queue, has them answered, answers, acknowledges.
 
 It has no batching logic: up to `MAX_IN_FLIGHT` requests are handed to the backend as they come, and
-the engine's scheduler groups them. Run as `python -m engine.worker`; the NATS address, which holds
-a credential, comes in the environment.
+the engine's scheduler groups them. A request that was in flight when workers or engines died runs
+alone the next time, and if that ends the same way it is answered as failed.
+
+Run as `python -m engine.worker`; the NATS address, which holds a credential, comes in the
+environment.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from engine.backend import Backend
+from engine.claims import Claims
 from engine.contract import DecisionReply, DecisionRequest, Failure
 from engine.errors import (
     BadRequest,
@@ -33,15 +37,9 @@ from engine.errors import (
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.process import exit_with_parent
-from engine.queue import (
-    ACK_WAIT_S,
-    MAX_DELIVER,
-    PROGRESS_S,
-    PULL_S,
-    Delivery,
-    Queue,
-    WorkerInfo,
-)
+from engine.queue import PULL_S, Delivery, Queue, WorkerInfo
+from engine.remote import PREFIX, parse_remote
+from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +48,19 @@ Dtype = Literal["bfloat16", "float32"]
 NATS_VARIABLE: Final = "OSTINATO_NATS"
 MAX_IN_FLIGHT: Final = 64
 MAX_CHARACTERS: Final = 1 << 20  # of states in flight; about 250,000 tokens
+SUSPECT: Final = 3  # the delivery that runs alone: two ended without an answer
 GRACE_S: Final = 2.5  # with a last pull and the time to close, under 5 s from signal to end
 _CLOSE_S: Final = 1.5
-_PULLERS: Final = 4  # one would wait a round trip for each request of a burst
 _RETRY_S: Final = 0.2
 _AWAY_S: Final = 2 * PULL_S  # then the last pull of a worker that ends is over
+
+
+class _Asking:
+    """A decision that is being worked on."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.scope = anyio.CancelScope()  # cancelled when nobody waits for the answer any more
 
 
 class Worker:
@@ -68,11 +74,15 @@ class Worker:
         self._backend = backend
         self._ack_wait_s = ack_wait_s
         self._name = uuid.uuid4().hex[:8]
-        self._slots = anyio.Semaphore(MAX_IN_FLIGHT)
+        self._claims = Claims(queue.leases(model.hash), self._name)
         self._taken: set[Delivery] = set()
-        self._asking: dict[tuple[str, str], anyio.Event] = {}
+        self._asking: dict[tuple[str, str], _Asking] = {}
+        self._alone = anyio.Lock(fast_acquire=True)  # held by a decision that runs alone
+        self._together = 0  # decisions that the backend has, but for one alone
+        self._served: set[int] = set()  # partitions with a task that pulls
         self._finished = anyio.Event()  # of any request; then replaced
         self._pulling = anyio.CancelScope()
+        self._gone: set[str] = set()  # sources that did not answer lately
 
     def describe(self) -> WorkerInfo:
         """Say what this worker is and does."""
@@ -82,10 +92,13 @@ class Worker:
             fingerprint=self._backend.fingerprint,
             in_flight=len(self._taken),
             pid=os.getpid(),
+            partitions=tuple(sorted(self._claims.held)),
         )
 
     async def run(self) -> None:
         """Work until `drain`; raises EngineFailed when the backend is dead."""
+        await self._queue.subscribe_cancelled(self._model.hash, self._cancel)
+        await self._queue.subscribe_undeliverable(self._model.hash, self._bury)
         await self._queue.announce(self._model.hash, self.describe)
         async with anyio.create_task_group() as keeping:
             keeping.start_soon(self._keep)
@@ -107,29 +120,50 @@ class Worker:
         self._pulling.cancel()
 
     async def _pull(self, answering: TaskGroup) -> None:
+        """Pull from every partition that is claimed; what is claimed is given up at the end."""
         async with anyio.create_task_group() as group:
-            for _ in range(_PULLERS):
-                group.start_soon(self._pull_on, answering)
+            group.start_soon(self._claims.keep)
+            try:
+                while True:
+                    changed = self._claims.changed
+                    for partition in self._claims.held - self._served:
+                        self._served.add(partition)
+                        group.start_soon(self._pull_on, answering, partition)
+                    await changed.wait()
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
+                    await self._claims.give_up()
 
-    async def _pull_on(self, answering: TaskGroup) -> None:
-        while not self._ending:
-            while sum(len(taken.request.ask.state) for taken in self._taken) >= MAX_CHARACTERS:
-                await self._finished.wait()
-            await self._slots.acquire()
-            await self._pull_one(answering)
+    async def _pull_on(self, answering: TaskGroup, partition: int) -> None:
+        try:
+            while not self._ending and partition in self._claims.held:
+                if self._has_room:
+                    await self._pull_one(answering, partition)
+                else:
+                    await self._finished.wait()
+        finally:
+            self._served.discard(partition)
 
-    async def _pull_one(self, answering: TaskGroup) -> None:
+    @property
+    def _has_room(self) -> bool:
+        characters = sum(len(taken.request.ask.state) for taken in self._taken)
+        return (
+            len(self._taken) < MAX_IN_FLIGHT
+            and characters < MAX_CHARACTERS
+            and not self._alone.locked()
+        )
+
+    async def _pull_one(self, answering: TaskGroup, partition: int) -> None:
         delivery = None
         try:
             # What came to a cancelled pull would be nobody's until the time to acknowledge
             # is over. A pull is short, and a drain can wait for it.
             with anyio.CancelScope(shield=True):
-                delivery = await self._queue.pull(self._model.hash, ack_wait_s=self._ack_wait_s)
+                delivery = await self._queue.pull(
+                    self._model.hash, partition, ack_wait_s=self._ack_wait_s
+                )
         except QueueUnavailable:
             await anyio.sleep(_RETRY_S)
-        finally:
-            if delivery is None:
-                self._slots.release()
         if delivery is None:
             return
         if self._ending:
@@ -143,30 +177,52 @@ class Worker:
         decision = (delivery.request.source, delivery.request.id)
         try:
             while asking := self._asking.get(decision):
-                await asking.wait()  # delivered again, or published again, while it is worked on
-            self._asking[decision] = anyio.Event()
+                await asking.over.wait()  # delivered or published again while it is worked on
+            asking = self._asking[decision] = _Asking()
             try:
-                await self._answer(delivery)
+                with asking.scope:
+                    await self._answer(delivery)
             finally:
-                self._asking.pop(decision).set()
+                self._asking.pop(decision).over.set()
+            if asking.scope.cancelled_caught:
+                await delivery.ack()  # nobody waits for it
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back()
             raise
         finally:
             self._taken.discard(delivery)
-            self._slots.release()
             finished, self._finished = self._finished, anyio.Event()
             finished.set()
             if self._backend.dead:
                 self._pulling.cancel()
 
+    async def _cancel(self, source: str, decision: str) -> None:
+        asking = self._asking.get((source, decision))
+        if asking is not None:
+            asking.scope.cancel()
+
     async def _keep(self) -> None:
-        """Tell the queue what is being worked on, well before it would redeliver it."""
+        """Tell the queue what is being worked on, well before it would redeliver it.
+
+        What nobody waits for is given up; a source that comes back asks again.
+        """
         while True:
             await anyio.sleep(min(PROGRESS_S, self._ack_wait_s / 3))
             for delivery in list(self._taken):
                 await delivery.in_progress()
+            gone: set[str] = set()
+            for source in {source for source, _ in self._asking}:
+                if not await self._queue.is_waiting(source):
+                    gone.add(source)
+            for source, decision in list(self._asking):
+                if source in gone & self._gone:
+                    await self._cancel(source, decision)
+            self._gone = gone
+
+    async def _bury(self, request: DecisionRequest, deliveries: int) -> None:
+        failed = _failed(request, _worn(request, deliveries))
+        await self._queue.publish_answer(request.source, failed)
 
     async def _answer(self, delivery: Delivery) -> None:
         request = delivery.request
@@ -174,8 +230,10 @@ class Worker:
             reply = None
             if delivery.number > 1 or request.attempt > 1:
                 reply = await self._queue.find_answer(request.source, request.id)
-            if reply is None:
-                reply = await self._decide(delivery)
+            if reply is None and delivery.number >= SUSPECT:
+                reply = await self._decide_alone(delivery)
+            elif reply is None:
+                reply = await self._decide_together(delivery)
             if reply is None:
                 # the engine died with it: it is for another worker, or this one started again
                 await delivery.hand_back(delay_s=_AWAY_S)
@@ -189,6 +247,38 @@ class Worker:
             return  # not acknowledged, so it is delivered again and then answered
         await delivery.ack()
 
+    async def _decide_together(self, delivery: Delivery) -> DecisionReply | None:
+        async with self._alone:
+            self._together += 1
+        try:
+            return await self._decide(delivery)
+        finally:
+            self._together -= 1
+
+    async def _decide_alone(self, delivery: Delivery) -> DecisionReply | None:
+        """Decide what may have killed workers with nobody beside it, once."""
+        source, decision = delivery.request.source, delivery.request.id
+        async with self._alone:
+            if await self._queue.ran_alone(source, decision):
+                return _failed(
+                    delivery.request,
+                    EngineFailed(
+                        f"decision {decision} was delivered {delivery.number - 1} times without an"
+                        " answer, and the last worker or engine died of it alone; see their logs"
+                    ),
+                )
+            while self._together:
+                await self._finished.wait()
+            if self._backend.dead:
+                return None
+            await self._queue.suspect(source, decision, alone=True)
+            try:
+                return await self._decide(delivery)
+            finally:
+                if not self._backend.dead:
+                    with anyio.CancelScope(shield=True):
+                        await self._queue.suspect(source, decision, alone=False)
+
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:
         """Have the backend answer within what is left of the deadline; failures are answers too."""
         request, waited = delivery.request, delivery.age_s
@@ -198,10 +288,7 @@ class Worker:
         left = delivery.deadline - started
         try:
             if delivery.number >= MAX_DELIVER:
-                raise EngineFailed(
-                    f"decision {request.id} was delivered {delivery.number} times, and no worker"
-                    " lived to answer it; see the workers' logs"
-                )
+                raise _worn(request, delivery.number)
             reply = None
             if left > 0:
                 with anyio.move_on_after(left):
@@ -238,12 +325,23 @@ def _failed(request: DecisionRequest, error: EngineError) -> DecisionReply:
     )
 
 
+def _worn(request: DecisionRequest, deliveries: int) -> EngineFailed:
+    return EngineFailed(
+        f"decision {request.id} was delivered {deliveries} times, and no worker lived to answer it;"
+        " see the workers' logs"
+    )
+
+
 async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
     """Load what answers for a model.
 
     Raises:
         EngineError: It cannot be loaded here.
     """
+    if model.spec.startswith(PREFIX):
+        from engine.remote_backend import RemoteBackend
+
+        return await RemoteBackend.start(parse_remote(model.spec))
     if model.bundle is None:
         settings = parse_mock(model.spec)
         return MockBackend(msgspec.structs.replace(settings, window=model.window))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from games.base import State
+from games.base import State, View
 from games.laws import Place, Shown, contrast
 
 LAW = "leak"
@@ -63,6 +63,23 @@ def swaps_of(steps: Sequence[Step], pick: Pick) -> list[Swap]:
         others = [label for label in steps[turn].shown.labels if label != steps[turn].action]
         swaps.append(_swap(steps, turn, others[pick(SWAPS + number, len(others))]))
     return swaps
+
+
+def conceals(step: Step) -> bool:
+    """Whether some seat cannot tell two outcomes of a chance turn apart that another can.
+
+    Random swaps seldom meet such a pair where a draw has hundreds of outcomes; here all are tried.
+    """
+    seats = range(len(step.shown.views))
+    views = [
+        [after.view(seat) for seat in seats]
+        for after in map(step.state.apply, (outcome.id for outcome in step.shown.outcomes))
+    ]
+    for seat in seats:
+        seen: dict[View, list[View]] = {}
+        if any(seen.setdefault(each[seat], each) != each for each in views):
+            return True
+    return False
 
 
 def keeps_log(steps: Sequence[Step]) -> bool:

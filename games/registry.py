@@ -19,6 +19,7 @@ BUILT_IN = {
     "tictactoe": "games.tictactoe:load",
     "kuhn_poker": "games.kuhn_poker:load",
     "expedition": "games.expedition:load",
+    "holdem": "games.adapters.holdem:load",
 }
 LIBRARIES = {"openspiel": "games.adapters.openspiel:load"}
 GROUP = "ostinato.games"

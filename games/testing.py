@@ -31,7 +31,7 @@ from games.laws import (
     require_sound,
     show,
 )
-from games.leaks import Step, keeps_log, require_secret_kept, swaps_of
+from games.leaks import Step, conceals, keeps_log, require_secret_kept, swaps_of
 from games.registry import load_game
 
 FOREIGN = ("", "no such action", "\ud800")
@@ -109,6 +109,7 @@ class _Checker:
         self._matches = self._turns = self._unfinished = 0
         self._most_options = self._longest = 0
         self._followed = 0
+        self._drawn: Step | None = None
 
     def play(self, seats: int, seed: int) -> None:
         """Play one match at random, then the same match again."""
@@ -116,6 +117,8 @@ class _Checker:
         steps = self._walk(seats, place)
         turns = len(steps) - 1
         last = steps[-1].shown
+        if self._drawn is None:
+            self._drawn = next((step for step in steps if step.shown.outcomes), None)
         self._matches += 1
         self._turns += turns
         self._longest = max(self._longest, turns)
@@ -143,15 +146,16 @@ class _Checker:
                     if key not in found:
                         found.add(key)
                         after.append(following)
-                if len(found) > limit:
-                    return None
+                    if len(found) > limit:
+                        return None
             layer, place = after, place.next(None)
         return len(found)
 
     def report(self, positions: int | None) -> Report:
         """Sum up, and check what only all of it can tell."""
-        facts = self._facts
-        if facts.hidden and facts.max_seats > 1 and not self._knowledge.concealed:
+        facts, drawn = self._facts, self._drawn
+        concealed = self._knowledge.concealed or (drawn is not None and conceals(drawn))
+        if facts.hidden and facts.max_seats > 1 and not concealed:
             raise Place(game=facts.id, seed=0).broken(
                 "hidden", "facts.hidden is True, and in no play was anything hidden from a seat"
             )

@@ -45,6 +45,7 @@ MATCHES = {
         "kuhn_poker": ("kuhn_poker", ["decision", "decision:floor=0.3"]),
         "expedition": ("expedition(rules=short,size=small)", ["decision"]),
         "expedition_full": ("expedition", ["random"]),
+        "holdem": ("holdem", ["decision", "random", "decision:temperature=0.8"]),
         "connect_four": ("openspiel:connect_four", ["decision", "random"]),
     },
     FAULTY: {"faults": ("tictactoe", ["decision", "decision"])},

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
 import anyio
+import msgspec
 
 from engine.client import Engine, Stray
 from engine.contract import DecisionReply, DecisionRequest
-from engine.errors import DecisionExpired, EngineError, RecordTooLong, from_failure
+from engine.errors import DecisionExpired, EngineError, QueueFull, RecordTooLong, from_failure
 from games.questions import Answer, Question
 from runtime.agents.base import Turn
 from runtime.errors import CannotPlay, ReplayDiffers
@@ -25,6 +27,9 @@ from store.events import (
 )
 from store.log import Recorded
 
+log = logging.getLogger(__name__)
+
+PAUSE_S = 0.05  # before a full queue is tried again; doubled each time, to one second
 GRACE_S = 5.0
 """The engine keeps a decision's deadline and knows why there is no answer; this long after it, an
 engine that says nothing is given up."""
@@ -43,8 +48,7 @@ class Outbox:
 
     def resume(self, recorded: Sequence[Recorded]) -> None:
         """Learn what was asked in an earlier process."""
-        for each in recorded:
-            self._note(each.event)
+        self._strays |= strays_of(recorded)
         # How often that process published is not in the log, and the queue drops an attempt that
         # it has seen. The age of the match in milliseconds is above any earlier attempt.
         self._resumed_attempt = 2 + max(0, time.time_ns() // 1_000_000 - recorded[0].at_ms)
@@ -172,9 +176,22 @@ class Outbox:
         return answers
 
     async def _decide(self, message: DecisionRequest) -> DecisionReply:
+        """Have it answered; while the queue is full the match waits, as long as its deadline."""
+        deadline = time.monotonic() + message.remaining_s
+        pause_s = PAUSE_S
         try:
             with anyio.fail_after(message.remaining_s + GRACE_S):
-                return await self._engine.decide(message)
+                while True:
+                    try:
+                        return await self._engine.decide(message)
+                    except QueueFull:
+                        left_s = deadline - time.monotonic() - pause_s
+                        if left_s <= 0:
+                            raise
+                        log.info("the queue is full", extra={"decision": message.id})
+                        await anyio.sleep(pause_s)
+                        pause_s = min(2 * pause_s, 1.0)
+                        message = msgspec.structs.replace(message, remaining_s=left_s)
         except TimeoutError as error:
             raise DecisionExpired(
                 f"decision {message.id}: no answer in {message.remaining_s:g} s; see whether a"
@@ -186,10 +203,18 @@ class Outbox:
 
     def _record(self, event: Event) -> None:
         self._journal.record(event)
-        self._note(event)
+        self._strays |= _stray_of(event)
 
-    def _note(self, event: Event) -> None:
-        if isinstance(event, DecisionRequested | DecisionFailed):
-            self._strays[event.decision] = "late"
-        elif isinstance(event, DecisionAnswered):
-            self._strays[event.decision] = "duplicate"
+
+def strays_of(recorded: Sequence[Recorded]) -> dict[str, Stray]:
+    """Give what one more answer to each decision of a match is."""
+    strays: dict[str, Stray] = {}
+    for each in recorded:
+        strays |= _stray_of(each.event)
+    return strays
+
+
+def _stray_of(event: Event) -> dict[str, Stray]:
+    if isinstance(event, DecisionRequested | DecisionFailed):
+        return {event.decision: "late"}
+    return {event.decision: "duplicate"} if isinstance(event, DecisionAnswered) else {}

@@ -22,10 +22,12 @@ from games.base import Game
 from runtime.draws import match_seed
 from runtime.errors import CannotPlay
 from runtime.match import Match, MatchResult
+from runtime.outbox import strays_of
 from runtime.requests import match_of
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Decisions, Tally
-from store.events import ChanceDrawn, MatchEnded, TurnTaken
+from store.errors import StoreError
+from store.events import AnswerDiscarded, ChanceDrawn, MatchEnded, TurnTaken
 from store.log import EventLog, Recorded
 
 logger = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ class Run:
         self._terms = terms or Terms()
         self._on_result = on_result
         self._live: dict[str, Match] = {}
+        self._turnstile = anyio.Lock()
 
     @property
     def asks(self) -> bool:
@@ -148,23 +151,31 @@ class Run:
         )
 
     async def on_stray(self, reply: DecisionReply, stray: Stray) -> None:
-        """Record an answer that nobody waits for, if its match is under way."""
-        match = self._live.get(match_of(reply.id))
-        if match is not None:
-            match.discard(reply.id, stray)
-        else:
-            logger.info("answer discarded", extra={"decision": reply.id, "reason": stray})
+        """Record an answer that nobody waits for, if the log has its match."""
+        match = match_of(reply.id)
+        async with self._turnstile:  # held too while a match is taken from the log
+            if match in self._live:
+                self._live[match].discard(reply.id, stray)
+                return
+            try:
+                recorded = self._log.read(match)
+                reason = strays_of(recorded).get(reply.id, stray)
+                event = AnswerDiscarded(decision=reply.id, reason=reason)
+                await self._log.append(match, [event], expected=recorded[-1].version + 1)
+            except StoreError as error:
+                logger.info("answer discarded", extra={"decision": reply.id, "why": str(error)})
 
     async def _one(self, table: Table, match: str, index: int, *, present: bool) -> MatchResult:
         if present:
-            recorded = self._log.read(match)
-            finished = _finished(recorded)
-            if finished is not None:
-                return finished
-            live = Match.resume(table, recorded)
+            async with self._turnstile:
+                recorded = self._log.read(match)
+                finished = _finished(recorded)
+                if finished is not None:
+                    return finished
+                live = self._live[match] = Match.resume(table, recorded)
         else:
-            live = Match.new(table, match, seed=match_seed(self.seed, index))
-        self._live[match] = live
+            seed = match_seed(self.seed, index)
+            live = self._live[match] = Match.new(table, match, seed=seed)
         try:
             return await live.run()
         finally:

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "ostinato-setup.json"
+
+JAVASCRIPT_CLIENT = "@typesafe-ai/sdk@0.6.0"
 
 SCHEMAS_MODULE = "ostinato_torchvision_schemas"
 SCHEMAS_SOURCE = '''\
@@ -86,10 +89,12 @@ def set_up(*, dev: bool) -> None:
         say(f"making {VENV.relative_to(ROOT)}")
         venv.create(VENV, with_pip=True)
     pip("--upgrade", "pip")
-    extras = ["openspiel", build] + ["dev"] * (dev or found.get("dev", False))
+    extras = ["openspiel", "poker", build] + ["dev"] * (dev or found.get("dev", False))
     say(f"installing Ostinato with {', '.join(extras)} (a few minutes the first time)")
     pip("--editable", f".[{','.join(extras)}]")
     repair()
+    if "dev" in extras:
+        install_javascript_client()
     STAMP.write_text(json.dumps(wanted | {"dev": "dev" in extras}))
 
 
@@ -105,6 +110,26 @@ def pip(*arguments: str) -> None:
             " PyTorch's CPU wheels; name PyTorch's index for them in PIP_EXTRA_INDEX_URL"
             " (the PyTorch install page shows it) and run the command again."
         )
+
+
+def install_javascript_client() -> None:
+    """Fetch the API's official JavaScript client for its test, where there is a Node to run it."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        say(f"no Node here: the test with {JAVASCRIPT_CLIENT} will be skipped")
+        return
+    command = [
+        "npm",
+        "install",
+        "--prefix",
+        str(VENV / "js"),
+        "--silent",
+        "--no-audit",
+        "--no-fund",
+    ]
+    done = subprocess.run([*command, JAVASCRIPT_CLIENT], capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip() or "no reason given").splitlines()[-1]
+        say(f"{JAVASCRIPT_CLIENT} could not be fetched, its test will be skipped: {last}")
 
 
 def repair() -> None:

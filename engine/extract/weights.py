@@ -9,6 +9,7 @@ import msgspec
 
 from engine.bundle import HEAD_CONFIG, HEAD_TENSORS, TOKENIZER
 from engine.errors import BadBundle, BadWeights
+from engine.quantized import FLOATS
 from engine.tensors import Shapes, read_header
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 INDEX: Final = "model.safetensors.index.json"
 _T = TypeVar("_T")
-_FLOATS = ("BF16", "F16", "F32", "F64")
 
 
 class _Index(msgspec.Struct):
@@ -124,7 +124,7 @@ def _add(weights: Weights, path: Path) -> None:
             f"{path}: {size} bytes, its header says {header.file_size}; copy the file again"
         )
     for name, dtype in header.dtypes.items():
-        if dtype not in _FLOATS:
+        if dtype not in FLOATS:
             raise BadWeights(
                 f"{path}: {name} is {dtype}, so the weights are quantized; "
                 "extract with unquantized ones"

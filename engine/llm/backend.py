@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import torch
 from engine.bundle import Bundle
 from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAnswer
 from engine.errors import BadBundle, EngineError, EngineFailed
+from engine.llm.chat import ChatRequest, ChatTokens, chat
 from engine.llm.check import require_vllm
 from engine.llm.launch import (
     Dtype,
@@ -31,7 +33,8 @@ from engine.tokens import PREFIX, Encoder, Record
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
 _TEST = Ask(
     state="Three doors: red, green, blue. The key lies before the green one.",
@@ -55,7 +58,7 @@ class VllmBackend:
     """Answers decisions with a bundle; make one with `start`.
 
     Attributes:
-        engine: vLLM's engine. A request without `adapter` runs on the base weights.
+        engine: vLLM's engine, for its own server too: what is no decision runs on base weights.
         adapter: The bundle's adapter as a vLLM request names it; None for a bundle without.
         window: Longest record, in tokens.
         fingerprint: vLLM, number format, base, adapter, head and tokenizer.
@@ -64,7 +67,7 @@ class VllmBackend:
 
     def __init__(
         self,
-        engine: AsyncLLM,
+        engine: GuardedLLM,
         *,
         encoder: Encoder,
         adapter: LoRARequest | None,
@@ -90,6 +93,7 @@ class VllmBackend:
         kv_cache_memory: int | None = None,
         max_seqs: int = 16,
         max_batched_tokens: int = 2048,
+        chat_share: float = 0.25,
         debug: bool = False,
     ) -> VllmBackend:
         """Load the bundle in an engine process and ask it a fixed question.
@@ -105,6 +109,8 @@ class VllmBackend:
             kv_cache_memory: Bytes for the cache; None: 256 MiB on a CPU, on a GPU what is free.
             max_seqs: Sequences in one engine step.
             max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
+            chat_share: Chat's part of a step's tokens where decisions want all of them too, and of
+                its sequences.
             debug: Let vLLM log what it does.
 
         Raises:
@@ -125,6 +131,7 @@ class VllmBackend:
             kv_cache_memory=kv_cache_memory,
             max_seqs=max_seqs,
             max_batched_tokens=max_batched_tokens,
+            chat_share=chat_share,
         )
         backend = cls(
             await anyio.to_thread.run_sync(start, abandon_on_cancel=True),
@@ -177,6 +184,17 @@ class VllmBackend:
                 tuple(records[0].input_ids) if request.explain and ask.form == "joint" else None
             ),
         )
+
+    async def chat(self, request: ChatRequest) -> AsyncGenerator[ChatTokens, None]:
+        """Generate on the base weights; closing the generator, or cancelling, frees everything.
+
+        Raises:
+            BadRequest: A token is unknown, a number out of range, or the prompt too long.
+            EngineFailed: The engine process is gone.
+        """
+        async with aclosing(chat(self.engine, request)) as tokens:
+            async for some in tokens:
+                yield some
 
     async def close(self) -> None:
         """End the engine process and wait for it."""
@@ -245,10 +263,8 @@ class VllmBackend:
         *,
         siblings: bool,
     ) -> Outcome:
-        from vllm.inputs.engine import tokens_input
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
-        from vllm.v1.engine.exceptions import EngineDeadError
 
         params = SamplingParams(
             max_tokens=1,
@@ -257,26 +273,10 @@ class VllmBackend:
             output_kind=RequestOutputKind.FINAL_ONLY,
             extra_args=plan_of(record, state_start=self._state_start, siblings=siblings),
         )
-        prompt = tokens_input(list(record.input_ids), cache_salt=salt or None)
-        try:
-            queue = None
-            # a cancellation in here would leave a request behind that nobody can name
-            with anyio.CancelScope(shield=True):
-                queue = await self.engine.add_request(
-                    request_id, prompt, params, lora_request=adapter
-                )
-            assert queue is not None
-            try:
-                output = await queue.get()
-            except anyio.get_cancelled_exc_class():
-                with anyio.CancelScope(shield=True):
-                    await self.engine.abort(queue.request_id, internal=True)
-                raise
-            finally:
-                queue.close()
-        except EngineDeadError as error:
-            self.dead = True
-            raise EngineFailed("the engine process is gone; start the worker again") from error
+        async with self.engine.asked(
+            request_id, record.input_ids, params, salt=salt, adapter=adapter
+        ) as outputs:
+            output = await outputs.get()
         assert isinstance(output, RequestOutput)
         found = (output.kv_transfer_params or {}).get(KEY)
         if found is None:

@@ -12,7 +12,7 @@ from engine.errors import EngineMissing
 
 # What is used beyond vLLM's documented interface: module, owner ("" is the module), names.
 _USED = (
-    ("vllm.v1.engine.async_llm", "AsyncLLM", ("add_request", "abort", "output_handler")),
+    ("vllm.v1.engine.async_llm", "AsyncLLM", ("_add_request", "abort", "output_handler")),
     ("vllm.v1.engine.core_client", "MPClient", ("resources",)),
     ("vllm.v1.engine.core_client", "BackgroundResources", ("ctx",)),
     ("vllm.v1.engine.output_processor", "RequestOutputCollector", ("get", "close", "request_id")),
@@ -25,12 +25,18 @@ _USED = (
             "_free_request",
             "_get_local_prefix_cache_hit",
             "_mamba_block_aligned_split",
+            "_select_waiting_queue_for_scheduling",
             "add_request",
             "current_step",
+            "finish_requests",
             "hash_block_size",
             "kv_cache_manager",
+            "max_num_running_reqs",
+            "max_num_scheduled_tokens",
             "requests",
+            "running",
             "schedule",
+            "skipped_waiting",
             "update_from_output",
             "waiting",
         ),
@@ -97,6 +103,10 @@ _USED = (
     ),
 )
 _USED_ON_CPU = (
+    ("vllm.v1.worker.gpu_model_runner", "GPUModelRunner", ("discard_request_mask", "sampler")),
+    ("vllm.v1.sample.ops.topk_topp_sampler", "TopKTopPSampler", ("forward_native",)),
+    ("vllm.v1.sample.sampler", "Sampler", ("topk_topp_sampler",)),
+    ("vllm.v1.worker.gpu_input_batch", "InputBatch", ("generators",)),
     (
         "vllm.model_executor.layers.mamba.ops.cpu.gdn_attention",
         "",

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.adapter import TENSORS, fused_layers
-from engine.bundle import VLLM_VERSION, Bundle
+from engine.bundle import TOKENIZER_CONFIG, VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
 from engine.llm.settings import WorkerSettings
 from engine.plan import RANKS
@@ -14,7 +14,8 @@ from engine.tensors import read_header
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
 Dtype = Literal["bfloat16", "float32"]
 Features = Literal["float32", "float16", "bfloat16"]
@@ -57,7 +58,8 @@ def launch(
     kv_cache_memory: int | None,
     max_seqs: int,
     max_batched_tokens: int,
-) -> AsyncLLM:
+    chat_share: float,
+) -> GuardedLLM:
     """Load the bundle in an engine process; blocks for seconds, or minutes for a large model.
 
     Raises:
@@ -66,12 +68,15 @@ def launch(
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
-    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from engine.llm.guarded import GuardedLLM
 
     on_cpu = current_platform.is_cpu()
     arguments = AsyncEngineArgs(
         model=str(bundle.base),
-        skip_tokenizer_init=True,
+        tokenizer=str(bundle.tokenizer),
+        # decisions come as tokens; without its settings the tokenizer is of no use to chat either
+        skip_tokenizer_init=not (bundle.tokenizer / TOKENIZER_CONFIG).is_file(),
         language_model_only=True,
         dtype=dtype,
         max_model_len=window + 1,
@@ -88,14 +93,19 @@ def launch(
         **_adapter_arguments(bundle),
     )
     arguments.additional_config = WorkerSettings(  # pyright: ignore[reportAttributeAccessIssue]
-        head=str(bundle.head), head_config=bundle.head_config, features=features
+        head=str(bundle.head),
+        head_config=bundle.head_config,
+        features=features,
+        chat_share=chat_share,
     )
     try:
-        return AsyncLLM.from_engine_args(arguments)
+        engine = GuardedLLM.from_engine_args(arguments)
     except (RuntimeError, ValueError, OSError, TimeoutError) as error:
         raise EngineFailed(
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"
         ) from error
+    assert isinstance(engine, GuardedLLM)
+    return engine
 
 
 def adapter_request(bundle: Bundle) -> LoRARequest | None:

@@ -15,7 +15,7 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Travels in a request's `extra_args`; positions are token indices.
 
     Attributes:
-        fields: Where questions and options stand.
+        fields: Where questions and options stand; none in a state that is only read ahead.
         state_start: Where the state starts; before that all records are alike.
         public_end: Where the part of the state ends that records of other states share.
         state_end: Where the state ends.
@@ -53,7 +53,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, Any]:
-    """Give the `extra_args` of a record."""
+    """Give the `extra_args` of a record.
+
+    The plan stays what it is until it is sent: nothing that came over HTTP can look like it.
+    """
     plan = ReadPlan(
         fields=record.fields,
         state_start=state_start,
@@ -61,7 +64,7 @@ def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, An
         state_end=record.state_end,
         siblings=siblings,
     )
-    return {KEY: msgspec.to_builtins(plan)}
+    return {KEY: plan}
 
 
 def find_plan(sampling_params: Any) -> ReadPlan | None:

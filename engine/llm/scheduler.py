@@ -1,28 +1,38 @@
 """vLLM's scheduler, for records: each token is read once, and answers leave with the outputs.
 
+Chat runs beside them: each side has its share of every step.
+
 vLLM builds this class by name in the engine process: `scheduler_cls`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from engine.llm.missed import History, Seen
 from engine.llm.plan import Outcome, ReadPlan, find_plan
-from engine.llm.settings import KEY
-from engine.llm.snapshots import EndsAt, Stops, watch
+from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.shares import Shares, Side
+from engine.llm.snapshots import EndsAt, Stops, chat_stops, record_stops, watch
 
 if TYPE_CHECKING or current_platform.is_cpu():
     from vllm.v1.core.sched.scheduler import Scheduler as Base
 else:
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler as Base
+
+
+_RUNNING: tuple[Side, ...] = ("chat", "decision", "prime")
+_TURNS: tuple[tuple[Side, ...], ...] = (("decision", "chat", "prime"), _RUNNING)
 
 
 class Course(msgspec.Struct):
@@ -52,34 +62,45 @@ class DecisionScheduler(Base):
         self._stops: dict[str, Stops] = {}
         self._on_state: dict[bytes, set[str]] = {}
         self._history = History(self.hash_block_size)
+        settings = self.vllm_config.additional_config
+        assert isinstance(settings, WorkerSettings)
+        self._shares = Shares(
+            self.max_num_scheduled_tokens, self.max_num_running_reqs, settings.chat_share
+        )
+        self._aside: list[Request] = []
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             watch(manager, self._stops)
 
     def add_request(self, request: Request) -> None:
-        """Take a request; note where a record may be reused."""
+        """Take a request; note where it may be reused."""
         plan = find_plan(request.sampling_params)
         if plan is not None:
-            stops = Stops(plan, self.hash_block_size)
+            stops = record_stops(plan, self.hash_block_size)
             units = stops.state // self.hash_block_size
             state = request.block_hashes[units - 1] if units else None
             self._stops[request.request_id] = stops
             self._courses[request.request_id] = Course(plan, state)
             if state is not None:
                 self._on_state.setdefault(state, set()).add(request.request_id)
+        elif request.request_id not in self.requests:
+            self._stops[request.request_id] = chat_stops(
+                request.num_prompt_tokens, self.hash_block_size
+            )
         super().add_request(request)
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Choose what the next step reads; whoever waits for a state to be read is left out."""
-        held = self._held()
-        before = {request.request_id: place for place, request in enumerate(self.waiting)}
-        if held:
-            self.waiting.remove_requests(held)
+        places = {
+            request.request_id: place
+            for place, request in enumerate([*self.skipped_waiting, *self.waiting])
+        }
+        self._aside = self._held()
+        self.waiting.remove_requests(self._aside)
+        self._share()
         output = super().schedule(*args, **kwargs)
-        if held:  # back to their places; what is new in the queue was preempted and comes first
-            rest = [*self.waiting, *held]
-            self.waiting.remove_requests(rest)
-            for request in sorted(rest, key=lambda each: before.get(each.request_id, -1)):
-                self.waiting.add_request(request)
+        if self._aside:  # what is new in the queue was preempted and comes first
+            rest = [*self.waiting, *self._aside]
+            self._order(sorted(rest, key=lambda each: places.get(each.request_id, -1)))
         for request_id in output.num_scheduled_tokens:
             course = self._courses.get(request_id)
             if course is not None and not course.first_step:
@@ -87,6 +108,61 @@ class DecisionScheduler(Base):
                 course.missed = self._why(self.requests[request_id], course)
         setattr(output, KEY, self.current_step)
         return output
+
+    def _order(self, requests: Sequence[Request]) -> None:
+        """Let these wait in this order."""
+        self.waiting.remove_requests(requests)
+        for request in requests:
+            self.waiting.add_request(request)
+
+    def _share(self) -> None:
+        """Divide the coming step among the sides, and see that none stands in another's way.
+
+        vLLM ends its round at the first request that gets nothing, be it for want of memory. Which
+        side is asked first therefore changes with every step. What runs keeps its tokens whatever
+        the order, and the last is the first to lose its memory: that is a chat only among chats.
+        """
+        wanted: dict[Side, int] = {"chat": 0, "decision": 0, "prime": 0}
+        for request in chain(self.running, self.waiting, self.skipped_waiting):
+            known = request.num_tokens_with_spec + request.num_output_placeholders
+            wanted[self._side(request)] += max(0, known - request.num_computed_tokens)
+        self._shares.divide(wanted)
+        if sum(map(bool, wanted.values())) < 2:
+            return
+        self.running.sort(key=lambda request: _RUNNING.index(self._side(request)))
+        order = _TURNS[self.current_step % 2]
+        self._order(sorted(self.waiting, key=lambda request: order.index(self._side(request))))
+
+    def _side(self, request: Request) -> Side:
+        course = self._courses.get(request.request_id)
+        if course is None:
+            return "chat"
+        return "decision" if course.plan.fields or self._several(course) else "prime"
+
+    def _room(self, request: Request) -> int:
+        """Count the tokens that a request may be given in this step."""
+        side = self._side(request)
+        if side == "chat" and request.status != RequestStatus.RUNNING:
+            chats = sum(self._side(each) == "chat" for each in self.running)
+            if chats >= self._shares.chat_seats:
+                return 0
+        return self._shares.left(side)
+
+    def _select_waiting_queue_for_scheduling(self) -> RequestQueue | None:
+        """Give the queue whose first request is next; sides that have had their share step aside.
+
+        If there is no other, one of them stays, gets nothing, and ends vLLM's round.
+        """
+        queue = super()._select_waiting_queue_for_scheduling()
+        while queue is not None and not self._room(queue.peek_request()):
+            side = self._side(queue.peek_request())
+            spent = [request for request in queue if self._side(request) == side]
+            if len(spent) == len(self.waiting) + len(self.skipped_waiting):
+                break
+            queue.remove_requests(spent)
+            self._aside += spent
+            queue = super()._select_waiting_queue_for_scheduling()
+        return queue
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
@@ -156,25 +232,21 @@ class DecisionScheduler(Base):
         num_new_local_computed_tokens: int = 0,
         num_external_computed_tokens: int = 0,
     ) -> int:
-        """End a record's step where others go on; anything else ends as vLLM wants it."""
-        course = self._courses.get(request.request_id)
-        if course is None:
-            return super()._mamba_block_aligned_split(
-                request,
-                num_new_tokens,
-                num_new_local_computed_tokens,
-                num_external_computed_tokens,
-            )
+        """End a request's step where its side's share ends, or where others go on."""
         start = request.num_computed_tokens + num_new_local_computed_tokens
-        end = start + num_new_tokens
-        stop = self._stops[request.request_id].next_end(
-            start,
-            end,
-            several=self._several(course),
-            block=self.cache_config.block_size,
-            last=end >= request.num_tokens,
-        )
-        return stop - start
+        end = start + min(num_new_tokens, self._room(request))
+        course = self._courses.get(request.request_id)
+        if start < end and start < max(request.num_prompt_tokens, request.num_tokens - 1):
+            end = self._stops[request.request_id].next_end(
+                start,
+                end,
+                several=course is None or self._several(course),
+                block=self.cache_config.block_size,
+                last=end >= request.num_tokens,
+                junction=request.shared_prefix_boundary,
+            )
+        self._shares.take(self._side(request), end - start)
+        return end - start
 
     def _several(self, course: Course) -> bool:
         return course.plan.siblings or len(self._on_state.get(course.state or b"", ())) > 1

@@ -21,12 +21,14 @@ class WorkerSettings:
         head: Path of the head's tensors.
         head_config: Sizes of the head, as in the release's `joint_head_config.json`.
         features: How head features are kept: "float32", "float16" or "bfloat16".
+        chat_share: Chat's part of a step where decisions want all of it too, and of its sequences.
         home: Process that made these settings.
     """
 
     head: str
     head_config: dict[str, int]
     features: str = "float32"
+    chat_share: float = 0.25
     home: int = dataclasses.field(default_factory=os.getpid)
 
     def compute_hash(self) -> str:
@@ -34,10 +36,18 @@ class WorkerSettings:
         return hashlib.sha256(b"ostinato").hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrive, (self.head, self.head_config, self.features, self.home)
+        return _arrive, (
+            self.head,
+            self.head_config,
+            self.features,
+            self.chat_share,
+            self.home,
+        )
 
 
-def _arrive(head: str, head_config: dict[str, int], features: str, home: int) -> WorkerSettings:
+def _arrive(
+    head: str, head_config: dict[str, int], features: str, chat_share: float, home: int
+) -> WorkerSettings:
     """Make the settings again; in another process than theirs, end it when theirs ends.
 
     Arrival is the first moment in an engine process that is ours. vLLM does not notice when its
@@ -54,4 +64,4 @@ def _arrive(head: str, head_config: dict[str, int], features: str, home: int) ->
             os._exit(1)
 
         threading.Thread(target=outlive_nobody, name="home-watch", daemon=True).start()
-    return WorkerSettings(head, head_config, features, home)
+    return WorkerSettings(head, head_config, features, chat_share, home)

@@ -1,19 +1,20 @@
-"""Where in a record vLLM keeps what others can go on from.
+"""Where in a request vLLM keeps what others can go on from.
 
 Attention can be entered at any token whose keys and values are there, linear attention only where
 its state was kept: where a step ended. vLLM therefore stops at every border of a block and at the
 prompt's end, which nobody reuses. A record is stopped where others begin instead: at the last unit
-of its public part, and of its state if more questions on it wait.
+of its public part, and of its state if more questions on it wait; a chat at the last unit of its
+prompt, where its next turn begins, unless that is short.
 
 The stops at borders exist because `MambaManager.cache_blocks` registers every block that a step
 filled, whether or not the state in it is that of the block's end. `watch` lets it register a block
-of a record only if the step ended there.
+only if the step ended there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 from vllm.v1.core.single_type_kv_cache_manager import (
@@ -25,36 +26,55 @@ from vllm.v1.request import Request
 
 from engine.llm.plan import ReadPlan
 
+_SHORT: Final = 8  # units of a chat's prompt that is read in one step
 
-class Stops:
-    """The places in one record that others may go on from, in tokens, multiples of the unit.
+
+class Stops(NamedTuple):
+    """The places in one request that others may go on from, in tokens, multiples of the unit.
 
     Attributes:
-        public: The last unit of the public part; 0 if there is none.
-        state: The last unit of the state.
+        public: The last unit of a record's public part; 0 if there is none.
+        state: The last unit of its state, or of a chat's prompt; 0 if there is none.
     """
 
-    def __init__(self, plan: ReadPlan, unit: int) -> None:
-        self.public = plan.public_end // unit * unit
-        self.state = plan.state_end // unit * unit
+    public: int
+    state: int
 
-    def next_end(self, start: int, end: int, *, several: bool, block: int, last: bool) -> int:
-        """Give where a step on the record ends that could read from `start` to `end`.
+    def next_end(
+        self, start: int, end: int, *, several: bool, block: int, last: bool, junction: int = 0
+    ) -> int:
+        """Give where a step on the request ends that could read from `start` to `end`.
 
         Args:
             start: First token.
             end: As far as the step's room reaches.
             several: More questions on the state wait.
             block: Tokens of a block.
-            last: `end` is the end of the record.
+            last: `end` is the end of the request.
+            junction: Where others were seen to part from it; vLLM's finding, 0 for none.
         """
-        wanted = (self.public, self.state) if several else (self.public,)
+        wanted = (self.public, self.state, junction // block * block)
+        if not several:
+            wanted = (self.public,)
         ahead = [stop for stop in wanted if start < stop <= end]
         if ahead:
             return min(ahead)
         # cut short, a step may as well end where its state is kept
         border = end // block * block
         return end if last or border <= start else border
+
+
+def record_stops(plan: ReadPlan, unit: int) -> Stops:
+    """Give where others begin who ask about the same state, or about a later one."""
+    return Stops(plan.public_end // unit * unit, plan.state_end // unit * unit)
+
+
+def chat_stops(length: int, unit: int) -> Stops:
+    """Give where the next turn of a chat begins, for a prompt of so many tokens.
+
+    A stop is a step of its own; a short prompt is read again for less.
+    """
+    return Stops(0, length // unit * unit if length > _SHORT * unit else 0)
 
 
 class EndsAt:
@@ -70,7 +90,7 @@ class EndsAt:
 
 
 def watch(manager: SingleTypeKVCacheManager, stops: Mapping[str, Stops]) -> None:
-    """Let one of vLLM's managers keep what records leave at their stops, by request id."""
+    """Let one of vLLM's managers keep what requests leave at their stops, by request id."""
     if isinstance(manager, MambaManager):
         _watch_states(manager, stops)
     elif isinstance(manager, FullAttentionManager):
@@ -81,18 +101,14 @@ def _watch_states(manager: Any, stops: Mapping[str, Stops]) -> None:
     cache_blocks, cache_tail = manager.cache_blocks, manager._cache_partial_tail_block
 
     def cache_if_ended(request: Request, num_tokens: int, **options: Any) -> None:
-        if request.request_id in stops:
-            full, beyond = divmod(num_tokens, manager.block_size)
-            before = full if beyond else full - 1
-            cached = manager.num_cached_block
-            cached[request.request_id] = max(cached.get(request.request_id, 0), before)
+        full, beyond = divmod(num_tokens, manager.block_size)
+        before = full if beyond else full - 1
+        cached = manager.num_cached_block
+        cached[request.request_id] = max(cached.get(request.request_id, 0), before)
         cache_blocks(request, num_tokens, **options)
 
     def cache_stop(request: Request, num_tokens: int) -> Any:
-        at = stops.get(request.request_id)
-        if at is None:
-            return cache_tail(request, num_tokens)
-        if num_tokens not in (at.public, at.state):
+        if num_tokens not in stops[request.request_id]:
             return None
         return cache_tail(EndsAt(request, num_tokens), num_tokens)
 
@@ -106,16 +122,10 @@ def _watch_attention(manager: Any, stops: Mapping[str, Stops]) -> None:
 
 
 def _keep_stops(manager: Any, stops: Mapping[str, Stops]) -> None:
-    cache_tail = manager._cache_partial_tail_block
-
     def cache_stops(request: Request, num_tokens: int) -> None:
-        at = stops.get(request.request_id)
-        if at is None:
-            cache_tail(request, num_tokens)
-            return
         pool, unit = manager.block_pool, manager.block_pool.hash_block_size
         blocks = manager.req_to_blocks[request.request_id]
-        for stop in (at.public, at.state):
+        for stop in stops[request.request_id]:
             if 0 < stop <= num_tokens and stop % manager.block_size:
                 # vLLM's own function would drop the shorter entry of a block for the longer one
                 pool._insert_block_hash(

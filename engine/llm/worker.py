@@ -17,7 +17,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
-from engine.llm import lora
+from engine.llm import lora, seeds
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
@@ -49,6 +49,8 @@ class DecisionWorker(Worker):
     def load_model(self, **kwargs: Any) -> None:
         """Load the model and beside it the head."""
         super().load_model(**kwargs)
+        if current_platform.is_cpu():
+            seeds.install(self.model_runner)
         if self.vllm_config.lora_config is not None:
             manager: Any = self.model_runner.lora_manager
             lora.require_wrapped(
@@ -113,7 +115,11 @@ class DecisionWorker(Worker):
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample, and give the step's logits along with the tokens."""
-        output = super().sample_tokens(grammar_output)
+        if current_platform.is_cpu():
+            with seeds.only_wanted(self.model_runner):
+                output = super().sample_tokens(grammar_output)
+        else:
+            output = super().sample_tokens(grammar_output)
         logits, self._logits = self._logits, {}
         if not logits:
             return output

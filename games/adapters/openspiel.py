@@ -1,4 +1,7 @@
-"""Every turn-based OpenSpiel game.
+"""Every OpenSpiel game that the protocol can hold; `docs/openspiel.md` has the table.
+
+A game whose players act at the same time is played in turns, by OpenSpiel's own transform: each
+chooses without seeing what the others chose.
 
 What a seat sees is what OpenSpiel gives it. Of a game of perfect information every turn is public
 text, a line for each, and the private text is the position. Of any other game a turn is public only
@@ -8,27 +11,28 @@ state. Where OpenSpiel gives no public observation, nothing but the header is pu
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from games.adapters.chess_text import SIDES, picture
+from games.adapters.openspiel_load import find_game, in_turns
 from games.base import CHANCE, MAX_OPTIONS, GameFacts, Outcome, View
-from games.errors import BadGameParameters, IllegalAction, UnknownGame, UnsupportedGame
+from games.errors import BadGameParameters, IllegalAction
 from games.questions import Option, Question, choice
 
 if TYPE_CHECKING:
     import pyspiel
 
-MAX_SEATS = 10
 FACTORS = ("row", "column")
 
 # Where a game numbers its actions far beyond what a position can have. Chess: 218 moves, found by
 # N. Petrovic in 1964, the most that any reachable position has.
 _MOST_OPTIONS = {"chess": 218}
 
-# Its labels hold memory that was never written, and differ from match to match.
-_UNREPEATABLE = frozenset({"morpion_solitaire"})
+# Where OpenSpiel's text of what a player knows leaves out what its legal actions depend on, such as
+# the bids so far, the legal actions are told too.
+_TELLS_LESS = frozenset({"dou_dizhu", "gin_rummy"})
 
 _CELL = re.compile(r"(?:\w )?(?P<column>[a-z])(?P<row>\d+)")
 _PLACE = re.compile(r"\w?\(?(?P<row>\d+),(?P<column>\d+)\)?")
@@ -84,19 +88,21 @@ class OpenSpielState:
 
     def view(self, seat: int) -> View:
         """Give the public turns, then what OpenSpiel shows to this seat."""
-        return View(
-            self._public, f"\nYou are player {seat}.\n{self._game.seen(self._state, seat)}\n"
-        )
+        name, seen = self._game.called(seat), self._game.seen(self._state, seat)
+        if self._game.tells_less and seat == self.actor:
+            seen = f"{seen}\nLegal now: {'; '.join(self._legal())}"
+        return View(self._public, f"\nYou are {name}.\n{seen}\n")
 
     def questions(self) -> tuple[Question, ...]:
         """Ask for an action."""
         if self.actor is None or self.actor == CHANCE:
             return ()
-        return (choice("action", f"What should player {self.actor} do now?", self.options()),)
+        text = f"What should {self._game.called(self.actor)} do now?"
+        return (choice("action", text, self.options()),)
 
     def returns(self) -> tuple[float, ...]:
         """Give the payoffs."""
-        return tuple(self._state.returns())
+        return tuple(map(float, self._state.returns()))
 
     def encode(self) -> bytes:
         """Give the game, the numbers of all actions and outcomes so far, and who is to act."""
@@ -117,17 +123,22 @@ class OpenSpielState:
 class OpenSpielGame:
     """The rules of one OpenSpiel game."""
 
-    def __init__(self, game: pyspiel.Game) -> None:
-        """Take a game that `load` has accepted."""
+    def __init__(self, game: pyspiel.Game, *, id: str, start: str | None = None) -> None:
+        """Take a game that `load` has accepted, and the position in which its matches start."""
         import pyspiel
 
-        kind = game.get_type()
-        self._game = game
+        self._name = str(game)
+        self._game = in_turns(game)
+        self._simultaneous = self._game is not game
+        kind = self._game.get_type()
+        self._start = start
+        self._chess = kind.short_name == "chess"
+        self.tells_less = kind.short_name in _TELLS_LESS
         self._perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
         self._recalls = kind.provides_information_state_string and not self._perfect
         self._observes = kind.provides_observation_string
-        self._announced = None if self._perfect else _public_observation(game)
-        self.facts = _facts(game, hidden=not self._perfect)
+        self._announced = None if self._perfect else _public_observation(self._game)
+        self.facts = _facts(self._game, id=id, hidden=not self._perfect)
 
     def start(self, *, seats: int, seed: int) -> OpenSpielState:
         """Give the first state; nothing depends on the seed.
@@ -138,12 +149,13 @@ class OpenSpielGame:
         facts = self.facts
         if seats != facts.min_seats:
             raise BadGameParameters(f"{facts.id} has {facts.min_seats} seats, not {seats}")
-        return OpenSpielState(self, self._game.new_initial_state(), public=self._header())
+        start = () if self._start is None else (self._start,)
+        return OpenSpielState(self, self._game.new_initial_state(*start), public=self._header())
 
     def told(self, actor: int | None, label: str, after: pyspiel.State) -> str:
         """Give the line that the public text gains by a turn."""
         if self._perfect:
-            return f"{'Chance' if actor == CHANCE else f'Player {actor}'}: {label}\n"
+            return f"{self.called(actor).capitalize()}: {label}\n"
         if self._announced is None:
             return ""
         public = self._announced.string_from(after, 0)
@@ -154,17 +166,32 @@ class OpenSpielGame:
         """Give OpenSpiel's text of what a seat knows."""
         if self._recalls:
             return state.information_state_string(seat).strip("\n")
+        if self._chess:
+            return picture(str(state))
         if self._observes:
             return state.observation_string(seat).strip("\n")
         return str(state).strip("\n")
 
+    def called(self, actor: int | None) -> str:
+        """Name who acts as the text does."""
+        if actor is None or actor == CHANCE:
+            return "chance"
+        return SIDES[actor] if self._chess else f"player {actor}"
+
     def _header(self) -> str:
-        facts = self.facts
+        facts, shared = self.facts, ""
+        if self._simultaneous:
+            shared = (
+                "All act at the same time: each chooses before the others' choices are known.\n"
+            )
+        if self._start is not None:
+            shared = f"The match starts from {self._start}.\n"
         payoffs = f"A player's payoff is from {facts.min_return:g} to {facts.max_return:g}"
         return (
             f"{facts.title.upper()}\n"
-            f"Rules, notation and the numbers of players are those of OpenSpiel's {self._game}.\n"
+            f"Rules, notation and the numbers of players are those of OpenSpiel's {self._name}.\n"
             f"Players: {facts.min_seats}. {payoffs}{'; all sum to 0' if facts.zero_sum else ''}.\n"
+            f"{shared}"
             "\nPLAY\n"
         )
 
@@ -180,26 +207,15 @@ def load(text: str) -> OpenSpielGame:
         BadGameParameters: The game does not take these parameters.
         UnsupportedGame: OpenSpiel is not installed, or the game does not fit the protocol.
     """
+    game, start = find_game(text)
+    parameters = [f"fen={start}"] if start else []
+    name, _, rest = str(game).removesuffix(")").partition("(")
+    listed = ",".join(filter(None, (rest, *parameters)))
+    id = f"openspiel:{name}({listed})" if listed else f"openspiel:{name}"
     try:
-        import pyspiel
-    except ImportError as error:
-        raise UnsupportedGame(
-            f"openspiel:{text} needs OpenSpiel; install it with pip install 'ostinato[openspiel]'"
-        ) from error
-    name = text.partition("(")[0]
-    names = pyspiel.registered_names()
-    if name not in names:
-        near = difflib.get_close_matches(name.lower(), names, n=3)
-        hint = f"did you mean {' or '.join(near)}" if near else f"it has {len(names)} others"
-        raise UnknownGame(f"OpenSpiel has no game {name!r}; {hint}")
-    try:
-        game = pyspiel.load_game(text)
-    except pyspiel.SpielError as error:
-        raise BadGameParameters(f"openspiel:{text}: {' '.join(str(error).split())}") from error
-    reason = _unsupported(game)
-    if reason:
-        raise UnsupportedGame(f"openspiel:{text} cannot be played: {reason}")
-    return OpenSpielGame(game)
+        return OpenSpielGame(game, id=id, start=start)
+    except Exception as error:  # the facts of a game may depend on impossible parameters
+        raise BadGameParameters(f"{id} cannot start: {' '.join(str(error).split())}") from error
 
 
 def parts(label: str) -> tuple[str, str]:
@@ -208,44 +224,21 @@ def parts(label: str) -> tuple[str, str]:
     return (f"row {found['row']}", f"column {found['column']}") if found else (label, label)
 
 
-def _unsupported(game: pyspiel.Game) -> str | None:
-    """Say why the protocol cannot hold a game."""
+def _facts(game: pyspiel.Game, *, id: str, hidden: bool) -> GameFacts:
     import pyspiel
 
     kind = game.get_type()
-    if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
-        return (
-            "its players act at the same time;"
-            f" openspiel:turn_based_simultaneous_game(game={game}) is the same in turns"
-        )
-    if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
-        return "it is a mean-field game, which has no match between seats"
-    if kind.short_name in _UNREPEATABLE:
-        return "its labels are not the same each time, so that a match could not be replayed"
-    if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
-        return "it draws chance inside itself, so that a match could not be replayed"
-    if game.num_players() > MAX_SEATS:
-        return f"it has {game.num_players()} players, and a match has at most {MAX_SEATS}"
-    if not game.num_distinct_actions():
-        return "its actions have no numbers"
-    perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
-    strings = kind.provides_information_state_string or kind.provides_observation_string
-    if not perfect and not strings:
-        return "OpenSpiel has no text of what a player knows"
-    return None
-
-
-def _facts(game: pyspiel.Game, *, hidden: bool) -> GameFacts:
-    import pyspiel
-
-    kind = game.get_type()
-    chance = kind.chance_mode != pyspiel.GameType.ChanceMode.DETERMINISTIC
+    # Chess960 draws its first position and says that it is deterministic.
+    chance = (
+        kind.chance_mode != pyspiel.GameType.ChanceMode.DETERMINISTIC
+        or game.new_initial_state().is_chance_node()
+    )
     most = _MOST_OPTIONS.get(kind.short_name) or game.num_distinct_actions()
     return GameFacts(
-        id=f"openspiel:{str(game).removesuffix('()')}",
+        id=id,
         title=kind.long_name,
         rules_version=1,
-        layout_version=1,
+        layout_version=2 if kind.short_name in {"chess", *_TELLS_LESS} else 1,
         min_seats=game.num_players(),
         max_seats=game.num_players(),
         max_options=most,

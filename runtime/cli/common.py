@@ -27,9 +27,10 @@ ModelFlag = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="A bundle's folder, or mock:seed=1,delay_ms=5,fail=0.01 (an engine without a model)."
+        help="A bundle's folder; mock:seed=1,delay_ms=5,fail=0.01 (an engine without a model); or"
+        " systemone:URL[,model=NAME][,key-file=FILE] (another decision server)."
         " Default: the bundle in the data folder.",
-        metavar="BUNDLE|mock:...",
+        metavar="BUNDLE|mock:...|systemone:URL",
     ),
 ]
 WindowFlag = Annotated[

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from engine.bundle import Bundle, load_bundle
 from engine.contract import Ask
+from engine.rebase import rebase as run_rebase
 from engine.records import ask_from_system_one
 from runtime.cli import show
 from runtime.cli.common import JsonFlag
@@ -50,6 +51,14 @@ def extract(
         typer.Option("--allow-residual", help="Leave out what no adapter can hold, and report it."),
     ] = False,
     name: Annotated[str | None, typer.Option(help="What people will call the model.")] = None,
+    rebase: Annotated[
+        Path | None,
+        typer.Option(
+            help="Put this bundle's adapter, head and tokenizer on another --base of the same"
+            " model, such as a quantized one.",
+            metavar="BUNDLE",
+        ),
+    ] = None,
     verify: Annotated[
         Path | None,
         typer.Option(help="Check this bundle against the tuned weights instead.", metavar="BUNDLE"),
@@ -61,6 +70,13 @@ def extract(
             metavar="FILE.jsonl",
         ),
     ] = None,
+    engine: Annotated[
+        Literal["torch", "vllm"],
+        typer.Option(
+            help="With --verify: answer with the plain model, or through vLLM as a worker does."
+            " A quantized base always goes through vLLM."
+        ),
+    ] = "torch",
     json: JsonFlag = False,
 ) -> int:
     """Make a bundle from a base and a tuned model: base, adapter, head and tokenizer.
@@ -69,7 +85,8 @@ def extract(
     found. Exit code 1 if the tuned weights hold what no adapter can.
 
     Example: ostinato extract --base Qwen3.8-27B --tuned clef --out clef-bundle
-    then: ostinato extract --verify clef-bundle --requests requests.jsonl
+    then: ostinato extract --verify clef-bundle --requests requests.jsonl --engine vllm
+    and:  ostinato extract --rebase clef-bundle --base Qwen3.8-27B-W4A16 --out clef-w4a16
     """
     if dtype not in _DTYPES or device not in ("cpu", "cuda"):
         raise BadInput(f"--dtype {dtype} --device {device}: take bf16 or float32, cpu or cuda")
@@ -77,9 +94,11 @@ def extract(
         _require_cuda()
     if verify is not None:
         asks = _asks(requests) if requests else []
-        return _verify(load_bundle(verify), asks, tuned, device, json=json)
+        return _verify(load_bundle(verify), asks, tuned, engine, device, json=json)
+    if rebase is not None:
+        return _rebase(rebase, base, out, json=json)
     if base is None or tuned is None or out is None:
-        raise BadInput("--base, --tuned and --out are needed, or --verify")
+        raise BadInput("--base, --tuned and --out are needed, or --rebase or --verify")
     from engine.extract.job import Options, Refused
     from engine.extract.job import extract as run
 
@@ -170,11 +189,46 @@ def _show_bundle(bundle: Bundle, *, json: bool) -> None:
     show.out.print(f"report: {bundle.path}/report.md", soft_wrap=True, highlight=False)
 
 
-def _verify(bundle: Bundle, asks: list[Ask], tuned: Path | None, device: str, *, json: bool) -> int:
+def _rebase(rebase: Path, base: Path | None, out: Path | None, *, json: bool) -> int:
+    if base is None or out is None:
+        raise BadInput("--rebase needs the other --base and --out")
+    with Stages(quiet=json) as stages:
+        bundle = run_rebase(load_bundle(rebase), base, out, stages.update)
+    manifest = bundle.manifest
+    assert manifest.original is not None
+    if json:
+        print_json(
+            {
+                "bundle": str(bundle.path),
+                "hash": bundle.hash,
+                "quantization": manifest.quantization,
+                "original": manifest.original,
+            }
+        )
+        return 0
+    show.out.print(
+        f"{bundle.path}: {bundle.hash}, base {bundle.base} "
+        f"({manifest.quantization or 'not quantized'}), adapter of {manifest.original.path}\n"
+        "How much the answers change: ostinato extract --verify with --requests",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return 0
+
+
+def _verify(
+    bundle: Bundle,
+    asks: list[Ask],
+    tuned: Path | None,
+    engine: Literal["torch", "vllm"],
+    device: str,
+    *,
+    json: bool,
+) -> int:
     from engine.extract.verify import verify_adapter
 
     with _Bars(quiet=json) as bars:
-        found = verify_adapter(bundle, asks, bars.update, tuned=tuned, device=device)
+        found = verify_adapter(bundle, asks, bars.update, tuned=tuned, engine=engine, device=device)
     extraction = bundle.manifest.extraction
     assert extraction is not None
     worse = [
@@ -183,7 +237,9 @@ def _verify(bundle: Bundle, asks: list[Ask], tuned: Path | None, device: str, *,
         if error.change > 1.05 * extraction.matrices[name].change + 1e-5
     ]
     answers = found.answers
-    sound = not worse and (answers is None or answers.probability <= LARGEST_CHANGE)
+    # what another base changes is reported; how much is too much is for the user to say
+    judged = None if found.other_base else answers
+    sound = not worse and (judged is None or judged.probability <= LARGEST_CHANGE)
     if json:
         print_json({"ok": sound, "worse": worse, "verification": found})
     else:
@@ -199,15 +255,21 @@ def _show_verification(found: Verification, worse: list[str]) -> None:
         table.add_row(mark + short, str(error.rank), f"{error.change:.3%}", f"{error.weight:.4%}")
     show.out.print(table)
     answers = found.answers
+    if not found.matrices:
+        show.out.print("[yellow]matrices not measured[/]: the base they were made for is not here")
     if answers is None:
         show.out.print(f"[yellow]answers not compared[/]: {found.skipped}")
         return
-    colour = "green" if answers.probability <= LARGEST_CHANGE else "red"
+    how = "through vLLM" if found.engine == "vllm" else "in plain torch"
+    if found.other_base:
+        how += f" on another base ({found.quantization or 'not quantized'})"
+    states = "" if answers.hidden is None else f"states of the fixed one {answers.hidden:.3%} off, "
+    within = found.other_base or answers.probability <= LARGEST_CHANGE
     show.out.print(
-        f"{answers.records} records, {answers.questions} questions: states of the fixed record "
-        f"{answers.hidden:.3%} off, logits at most {answers.logit:.4f}, "
-        f"[{colour}]probabilities at most {answers.probability:.4f}[/], same choice in "
-        f"{answers.agreed}",
+        f"{answers.records} records, {answers.questions} questions {how}: {states}logits at most "
+        f"{answers.logit:.4f} off, [{'green' if within else 'red'}]probabilities at most "
+        f"{answers.probability:.4f}[/], same choice in {answers.agreed} "
+        f"({answers.agreed / answers.questions:.1%})",
         highlight=False,
         soft_wrap=True,
     )

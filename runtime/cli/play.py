@@ -52,7 +52,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def play(
-    game: Annotated[str, typer.Argument(help="tictactoe, kuhn_poker, expedition, openspiel:NAME.")],
+    game: Annotated[
+        str, typer.Argument(help="tictactoe, kuhn_poker, holdem, expedition, openspiel:NAME.")
+    ],
     seat: Annotated[
         list[str],
         typer.Option(

@@ -21,7 +21,8 @@ from engine.errors import (
     QueueUnavailable,
     RequestTooLarge,
 )
-from engine.queue import ANSWERS, DECISIONS, Queue
+from engine.queue import Queue
+from engine.streams import ANSWERS, DECISIONS
 from tests.support.queues import MODEL, Gate, Scripted, raw, request, until, working
 
 MANY = 20
@@ -147,7 +148,7 @@ async def test_nobody_who_answers_is_told_apart_from_no_time_to_answer(
 
 
 async def test_stray_answers_are_given_with_their_reason(running: RunningBroker) -> None:
-    strays, gate = Strays(), Gate()
+    strays = Strays()
     async with connect_engine(running.url, MODEL, source="log1", on_stray=strays) as engine:
         queue = await Queue.connect(running.url)
         await queue.publish_answer("log1", DecisionReply(id="d0", attempt=1))
@@ -158,13 +159,12 @@ async def test_stray_answers_are_given_with_their_reason(running: RunningBroker)
         await queue.publish_answer("log1", DecisionReply(id="d1", attempt=2))
         await until(lambda: strays.seen[1:] == [("d1", "duplicate")])
 
-        async with working(running.url, gate):
-            async with anyio.create_task_group() as group:
-                group.start_soon(engine.decide, request("d2"))
-                await until(lambda: gate.asked)
-                group.cancel_scope.cancel()
-            gate.opened.set()
-            await until(lambda: strays.seen[2:] == [("d2", "late")])
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.decide, request("d2"))
+            await until(lambda: engine._waiting)
+            group.cancel_scope.cancel()
+        await queue.publish_answer("log1", DecisionReply(id="d2", attempt=1))
+        await until(lambda: strays.seen[2:] == [("d2", "late")])
         await queue.close()
 
 

@@ -20,8 +20,8 @@ from engine.contract import DecisionReply
 from engine.embedded import embedded
 from engine.errors import BadRequest, EngineError, EngineFailed, RecordTooLong
 from engine.models import open_model
-from engine.queue import ACK_WAIT_S, Queue
-from tests.support.queues import MODEL, alive, request, until
+from engine.queue import Queue
+from tests.support.queues import MODEL, alive, redeliver_after, request, until
 
 RUNS = """
 import sys
@@ -92,6 +92,7 @@ async def test_two_at_once_share_a_home(tmp_path: Path) -> None:
 async def test_what_is_killed_is_started_again(tmp_path: Path, which: str) -> None:
     async with embedded(MODEL, home=tmp_path, source="log1") as engine:
         await engine.decide(request())
+        await redeliver_after(described(tmp_path).url, MODEL, 0.5)
         before = described(tmp_path).pid, await worker_pid(tmp_path, MODEL.hash)
         os.kill(before[which == "worker"], signal.SIGKILL)
         assert len(await all_answered(engine, "e")) == 20
@@ -105,8 +106,8 @@ async def test_what_is_killed_is_started_again(tmp_path: Path, which: str) -> No
 async def test_a_decision_that_crashes_its_worker_is_answered_by_the_next(tmp_path: Path) -> None:
     model = open_model("mock:crash=1")
     async with embedded(model, home=tmp_path, source="log1") as engine:
-        # redelivery comes after the time to acknowledge, which `embedded` leaves as it is
-        reply = await engine.decide(request(remaining_s=ACK_WAIT_S * 3))
+        await redeliver_after(described(tmp_path).url, model, 0.5)
+        reply = await engine.decide(request())
     assert reply.failure is None
 
 

@@ -11,35 +11,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.bundle import Bundle, write_manifest
-from engine.contract import Ask
 from engine.errors import BadBundle, BadWeights
 from engine.extract import verify
 from engine.extract.job import Options, extract
 from engine.extract.reference import hidden_states
 from engine.extract.verify import verify_adapter
 from engine.extract.weights import open_weights
-from engine.records import ask_from_system_one
-from tests.support.bundles import ORACLE, adapter_bundle, oracle_answers, oracle_cases
+from tests.support.bundles import ORACLE, SHORT, adapter_bundle, oracle_answers, oracle_asks
 
 pytest.importorskip("transformers")
 
 ANSWERS = oracle_answers()
-SHORT = ["three_types", "state_json", "choice_null_descriptions"]
 
 
 def quiet(*_: Any) -> None:
     pass
-
-
-def asks(names: list[str] | None = None) -> list[Ask]:
-    return [
-        ask_from_system_one(
-            case["request"], form="joint", record="release", max_length=case.get("max_length")
-        )
-        for case in oracle_cases()
-        if "response" in ANSWERS[case["name"]]
-        and (case["name"] in names if names else "quirk" not in case["tags"])
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +50,13 @@ def test_the_plain_model_gives_the_release_s_states(folder: str, name: str) -> N
 def test_an_extracted_bundle_answers_within_the_band(
     names: list[str] | None, bundle: Bundle
 ) -> None:
-    found = verify_adapter(bundle, asks(names), quiet)
+    found = verify_adapter(bundle, oracle_asks(names), quiet)
     assert bundle.manifest.extraction is not None
     for name, error in found.matrices.items():
         assert error.change == pytest.approx(bundle.manifest.extraction.matrices[name].change)
     answers = found.answers
     assert answers is not None
-    assert answers.records == len(asks(names)) + 1
+    assert answers.records == len(oracle_asks(names)) + 1
     assert 0 < answers.logit < 0.02
     assert 0 < answers.probability < 0.002
     assert 0 < answers.hidden < 0.01

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("vllm")
 
 from engine.llm.plan import ReadPlan
-from engine.llm.snapshots import Stops, watch
+from engine.llm.snapshots import Stops, chat_stops, record_stops, watch
 from engine.tokens import RecordField
 
 pytestmark = pytest.mark.vllm
@@ -20,7 +20,7 @@ def stops(public_end: int, state_end: int) -> Stops:
         public_end=public_end,
         state_end=state_end,
     )
-    return Stops(plan, 16)
+    return record_stops(plan, 16)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,11 @@ def test_steps_end_where_others_go_on(
 ):
     options: Any = {"several": several, "block": 384, "last": last}
     assert stops(500, 600).next_end(start, end, **options) == expected
+
+
+def test_a_chat_stops_where_its_next_turn_begins():
+    assert chat_stops(700, 16).state == 688
+    assert chat_stops(100, 16).state == 0  # shorter than what a step costs
 
 
 def test_no_public_part_no_stop():

@@ -10,6 +10,7 @@ import pytest
 from engine.bundle import Bundle
 from engine.errors import BadBundle, DoesNotFit
 from engine.plan import GIB, Sizes, draft_size, model_sizes, plan, sizes_of
+from engine.quantized import Tensors
 from engine.tensors import Shapes, read_header
 from tests.support.bundles import ORACLE, adapter_bundle
 
@@ -55,8 +56,7 @@ def sizes_27b(**changes: Any) -> Sizes:
     options: dict[str, Any] = {"profile": "stored", "kv_dtype": "bf16"}
     return model_sizes(
         CONFIG,
-        shapes,
-        {name: 16.0 * shape[0] * shape[1] for name, shape in shapes.items()},
+        Tensors(shapes, {name: 2 * shape[0] * shape[1] for name, shape in shapes.items()}, set()),
         modules=set(FULL) | set(LINEAR) | set(MLP),
         rank=256,
         head=256_125_024,

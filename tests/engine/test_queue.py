@@ -15,8 +15,9 @@ from engine.broker import MAX_PAYLOAD, RunningBroker, broker
 from engine.contract import DecisionReply
 from engine.errors import BadRequest, QueueFull, QueueUnavailable, RequestTooLarge
 from engine.models import open_model
-from engine.queue import ANSWERS, DECISIONS, Delivery, Queue
-from tests.support.queues import MODEL, raw, request, until
+from engine.queue import Delivery, Queue
+from engine.streams import ANSWERS, DECISIONS
+from tests.support.queues import AFFINITY, MODEL, PARTITION, raw, request, token_of, until
 
 OTHER = open_model("mock:seed=2")
 
@@ -38,7 +39,7 @@ async def pulled(queue: Queue, *, bundle: str = MODEL.hash, ack_wait_s: float = 
     with anyio.fail_after(20):
         while True:
             try:
-                delivery = await queue.pull(bundle, ack_wait_s=ack_wait_s)
+                delivery = await queue.pull(bundle, PARTITION, ack_wait_s=ack_wait_s)
             except QueueUnavailable:
                 await anyio.sleep(0.05)
                 continue
@@ -100,7 +101,7 @@ async def test_another_bundle_never_takes_a_request(running: RunningBroker, queu
     theirs = await Queue.connect(running.url)
     assert (await pulled(theirs, bundle=OTHER.hash)).request.id == "theirs"
     with anyio.move_on_after(0.2):
-        assert await theirs.pull(OTHER.hash) is None
+        assert await theirs.pull(OTHER.hash, PARTITION) is None
     assert (await pulled(queue)).request.id == "mine"
     await theirs.close()
 
@@ -114,7 +115,9 @@ async def test_a_damaged_message_is_dropped_and_others_go_on(
             (b"damaged", {"Content-Encoding": "zstd"}),
             (b"", None),
         ]:
-            await client.jetstream().publish(f"decide.{MODEL.hash}.m", data, headers=headers)
+            await client.jetstream().publish(
+                f"decide.{MODEL.hash}.{token_of(AFFINITY)}", data, headers=headers
+            )
     await queue.publish_request(MODEL.hash, request("sound"))
     delivery = await pulled(queue)
     assert delivery.request.id == "sound"

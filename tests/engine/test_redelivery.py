@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import pytest
 
+from engine import streams
 from engine import worker as worker_module
 from engine.broker import RunningBroker, broker
 from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import EngineFailed
-from engine.queue import ACK_WAIT_S, ANSWERS, DECISIONS, MAX_DELIVER, Queue
-from tests.support.queues import MODEL, Gate, Scripted, raw, request, until, working
+from engine.queue import Queue
+from engine.streams import ACK_WAIT_S, ANSWERS, DECISIONS, PARTITIONS
+from tests.support.queues import (
+    MODEL,
+    PARTITION,
+    Gate,
+    Scripted,
+    raw,
+    redeliver_after,
+    request,
+    until,
+    working,
+)
 
 
 @pytest.fixture
@@ -114,24 +127,98 @@ async def test_a_decision_published_again_is_not_worked_on_twice_at_once(
     assert len(gate.asked) == 1
 
 
-async def test_what_ends_every_worker_is_answered_as_failed(running: RunningBroker) -> None:
-    queue = await Queue.connect(running.url)
-    await queue.publish_request(MODEL.hash, request())
-    for number in range(1, MAX_DELIVER):
-        delivery = await queue.pull(MODEL.hash, ack_wait_s=0.2)
-        while delivery is None:  # the one before ended without a word
-            delivery = await queue.pull(MODEL.hash)
-        assert delivery.number == number
+async def test_what_was_delivered_too_often_is_answered_as_failed(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the worker that gets it last, or, if that one is gone too, from the stream."""
+    monkeypatch.setattr(streams, "MAX_DELIVER", 3)
+    monkeypatch.setattr(worker_module, "MAX_DELIVER", 3)
+    await redeliver_after(running.url, MODEL, 0.2)
     backend = Scripted()
-    async with (
-        connect_engine(running.url, MODEL, source="log1") as engine,
-        working(running.url, backend),
-    ):
-        with pytest.raises(EngineFailed, match=f"delivered {MAX_DELIVER} times"):
-            await engine.decide(request())
-        await until(lambda: nothing_waits(running))
+    queue = await Queue.connect(running.url)
+    async with connect_engine(running.url, MODEL, source="log1") as engine:
+
+        async def ask(decision: str) -> None:
+            with pytest.raises(EngineFailed, match=f"{decision} was delivered 3 times"):
+                await engine.decide(request(decision))
+
+        for lost in (2, 3):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, f"d{lost}")
+                for number in range(1, lost + 1):
+                    delivery = await queue.pull(MODEL.hash, PARTITION)
+                    while delivery is None:  # the one before ended without a word
+                        delivery = await queue.pull(MODEL.hash, PARTITION)
+                    assert delivery.number == number
+                async with working(running.url, backend):
+                    await until(lambda: nothing_waits(running))
     assert backend.asked == []
     await queue.close()
+
+
+class Deadly(Scripted):
+    """An engine that dies of one decision, together with all that it has then."""
+
+    def __init__(self, poison: str) -> None:
+        super().__init__(self._decide_or_die)
+        self.poison = poison
+        self.company: list[set[str]] = []
+        self._died = anyio.Event()
+        self._has: set[str] = set()
+
+    async def _decide_or_die(self, request: DecisionRequest) -> DecisionReply:
+        self._has.add(request.id)
+        try:
+            await anyio.sleep(0.05)  # so that others come in
+            if request.id == self.poison:
+                self.company.append(set(self._has))
+                self._died.set()
+                return await self.die(request)
+            with anyio.move_on_after(0.1):
+                await self._died.wait()
+                return await self.die(request)
+            return await self.answer(request)
+        finally:
+            self._has.discard(request.id)
+
+
+async def test_what_kills_engines_runs_alone_and_is_then_given_up_and_its_neighbours_are_not(
+    running: RunningBroker,
+) -> None:
+    neighbours = [f"d{number}" for number in range(6)]
+    replies: dict[str, DecisionReply] = {}
+    company: list[set[str]] = []
+    async with connect_engine(running.url, MODEL, source="log1") as engine:
+
+        async def ask(decision: str) -> None:
+            replies[decision] = await engine.decide(request(decision))
+
+        async def ask_poison() -> None:
+            with pytest.raises(EngineFailed, match="died of it alone"):
+                await engine.decide(request("poison"))
+
+        async def work() -> None:
+            """One worker after another, as a supervisor starts them."""
+            while True:
+                backend = Deadly("poison")
+                with contextlib.suppress(ExceptionGroup):
+                    async with working(running.url, backend):
+                        await until(lambda backend=backend: backend.dead)
+                        await anyio.sleep_forever()
+                company.extend(backend.company)
+
+        async with anyio.create_task_group() as supervised:
+            supervised.start_soon(work)
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask_poison)
+                for decision in neighbours:
+                    group.start_soon(ask, decision)
+            supervised.cancel_scope.cancel()
+    assert len(company) <= 3
+    assert len(company[0]) > 1
+    assert company[-1] == {"poison"}
+    assert {reply.attempt for reply in replies.values()} == {1}
+    assert replies.keys() == set(neighbours)
 
 
 async def test_streams_that_are_deleted_delay_no_decision(running: RunningBroker) -> None:
@@ -180,7 +267,7 @@ async def test_large_states_wait_until_there_is_room(
             await queue.publish_request(MODEL.hash, request(f"d{number}", state="x" * 1000))
         await until(lambda: gate.asked)
         # as many as were being pulled when the first filled the room
-        assert worker.describe().in_flight <= worker_module._PULLERS
+        assert worker.describe().in_flight <= PARTITIONS
         gate.opened.set()
         await until(lambda: nothing_waits(running))
         await queue.close()

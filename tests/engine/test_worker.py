@@ -14,9 +14,11 @@ from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import DecisionExpired, EngineFailed, RecordTooLong
 from engine.models import open_model
-from engine.queue import ANSWERS, DECISIONS, Queue
+from engine.queue import Queue
+from engine.streams import ANSWERS, DECISIONS
 from tests.support.queues import (
     MODEL,
+    PARTITION,
     Gate,
     Scripted,
     raw,
@@ -87,7 +89,7 @@ async def test_a_redelivery_after_the_answer_is_not_decided_again(
     backend = Scripted()
     await redeliver_after(running.url, MODEL, 0.3)
     await queue.publish_request(MODEL.hash, request())
-    lost = await queue.pull(MODEL.hash)
+    lost = await queue.pull(MODEL.hash, PARTITION)
     assert lost is not None
     await queue.publish_answer("log1", await backend.answer(request()))
     async with working(running.url, backend):

@@ -196,7 +196,8 @@ def test_matches_agree_with_openspiel():
 @pytest.mark.parametrize(
     ("game", "kind", "message"),
     [
-        ("goofspiel", UnsupportedGame, "turn_based_simultaneous_game\\(game=goofspiel"),
+        ("python_liars_poker", UnsupportedGame, "tells the cards of others"),
+        ("python_iterated_prisoners_dilemma", UnsupportedGame, "no text of what a player knows"),
         ("mfg_garnet", UnsupportedGame, "mean-field"),
         ("stones_and_gems", UnsupportedGame, "could not be replayed"),
         ("morpion_solitaire", UnsupportedGame, "could not be replayed"),
@@ -209,6 +210,17 @@ def test_matches_agree_with_openspiel():
         ("go(board_size=9", BadGameParameters, "Missing closing bracket"),
         ("kuhn_poker(players=11)", BadGameParameters, "max_num_players"),
         ("repeated_poker", BadGameParameters, "Missing parameter"),
+        ("nfg_game", BadGameParameters, "map::at"),
+        ("checkers(rows=1000)", BadGameParameters, "rows_ <= 99"),
+        ("go(board_size=0)", BadGameParameters, "unsupported board size"),
+        ("hanabi(colors=0)", BadGameParameters, "ends the process, or never answers"),
+        ("universal_poker(numHoleCards=0)", BadGameParameters, "ends the process"),
+        ("chess(fen=x)", BadGameParameters, "is not six fields"),
+        ("chess(fen=9/8/8/8/8/8/8/8 w - - 0 1)", BadGameParameters, "eight ranks of eight"),
+        ("chess(fen=4k3/8/8/8/8/8/8/8 w - - 0 1)", BadGameParameters, "not one king"),
+        ("chess(fen=4k2R/8/8/8/8/8/8/4K3 w - - 0 1)", BadGameParameters, "kInvalidSquare"),
+        ("chess(fen=4k3/8/8/8/8/8/8/4K3 w KQ - 0 1)", BadGameParameters, "rooks"),
+        ("chess(fen=7k/8/6Q1/8/8/8/8/K7 b - - 0 1)", BadGameParameters, "no legal move"),
     ],
 )
 def test_what_cannot_be_played_is_refused_with_the_reason(
@@ -217,6 +229,74 @@ def test_what_cannot_be_played_is_refused_with_the_reason(
     with pytest.raises(kind, match=message) as error:
         load_game(f"openspiel:{game}")
     assert "\n" not in str(error.value)
+
+
+def test_players_who_act_at_once_choose_without_seeing_one_another():
+    state = start(load_game("openspiel:goofspiel(num_cards=4)"))
+    state = state.apply(labels(state)[0])
+    assert "All act at the same time" in state.view(0).public
+    one, two = (state.apply(label) for label in labels(state)[:2])
+    assert (one.actor, two.actor) == (1, 1)
+    assert one.view(1) == two.view(1)
+    assert one.view(0) != two.view(0)
+
+
+def test_legal_actions_are_told_where_the_text_leaves_out_what_they_depend_on():
+    state = start(load_game("openspiel:gin_rummy"))
+    while state.actor == CHANCE:
+        state = state.apply(labels(state)[0])
+    assert f"Legal now: {'; '.join(labels(state))}\n" in state.view(state.actor or 0).private
+    assert "Legal now" not in state.view(1 - (state.actor or 0)).private
+
+
+def test_chess_is_in_algebraic_notation_with_a_diagram():
+    state = start(load_game("openspiel:chess"))
+    for move in ("e4", "e5", "Bc4", "Nc6", "Qh5", "Nf6"):
+        state = state.apply(move)
+    assert {"Qxf7#", "Bxf7+", "Kf1", "Nf3"} <= set(labels(state))
+    assert state.view(1).public.endswith(
+        "PLAY\nWhite: e4\nBlack: e5\nWhite: Bc4\nBlack: Nc6\nWhite: Qh5\nBlack: Nf6\n"
+    )
+    assert state.view(1).private.startswith(
+        "\nYou are White.\n8 r . b q k b . r\n7 p p p p . p p p\n6 . . n . . n . .\n"
+    )
+    assert "  a b c d e f g h\nFEN: r1bqkb1r/pppp1ppp/2n2n2/4p2Q/" in state.view(0).private
+    assert state.questions()[0].instructions == "What should White do now?"
+    mate = state.apply("Qxf7#")
+    assert (mate.actor, mate.returns()) == (None, (-1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("game", "move"),
+    [
+        ("chess(fen=8/P3k3/8/8/8/8/8/R3K2R w KQ - 0 1)", "O-O-O"),
+        (
+            "chess(chess960=True,"
+            "fen=bqnb1rkr/pp3ppp/3ppn2/2p5/5P2/P2P4/NPP1P1PP/BQ1BNRKR w HFhf - 2 9)",
+            "Nf3",
+        ),
+    ],
+)
+def test_chess_starts_from_a_position(game: str, move: str):
+    rules = load_game(f"openspiel:{game}")
+    assert load_game(rules.facts.id).facts == rules.facts
+    assert f"White: {move}\n" in start(rules).apply(move).view(0).public
+
+
+@pytest.mark.parametrize(("depth", "count"), [(1, 20), (2, 400), (3, 8902)])
+def test_chess_counts_its_positions_as_everybody_does(depth: int, count: int):
+    def walk(state: State, depth: int) -> int:
+        moves = labels(state)
+        return len(moves) if depth == 1 else sum(walk(state.apply(m), depth - 1) for m in moves)
+
+    assert walk(start(load_game("openspiel:chess")), depth) == count
+
+
+def test_chess960_draws_its_position():
+    game = load_game("openspiel:chess(chess960=true)")
+    state = start(game)
+    assert (game.facts.chance, state.actor, len(state.outcomes())) == (True, CHANCE, 960)
+    assert "Chance: " in state.apply(state.outcomes()[5].id).view(0).public
 
 
 def test_seats_are_those_of_the_game():

@@ -36,7 +36,11 @@ def test_parameters_reach_the_game():
     [
         ("tictacto", UnknownGame, "no game 'tictacto'; did you mean tictactoe"),
         ("TicTacToe", UnknownGame, "did you mean tictactoe"),
-        ("chess", UnknownGame, "known are expedition, kuhn_poker, tictactoe, or openspiel:NAME"),
+        (
+            "chess",
+            UnknownGame,
+            "known are expedition, holdem, kuhn_poker, tictactoe, or openspiel:NAME",
+        ),
         ("textworld:x", UnknownGame, "no library 'textworld'"),
         ("tictactoe(size=4)", BadGameParameters, "takes no parameters, not size"),
         ("kuhn_poker(players=3)", BadGameParameters, "takes no parameters, not players"),
@@ -77,7 +81,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("package")
 def test_installed_packages_add_games():
-    assert game_names() == ["expedition", "kuhn_poker", "missing", "noughts", "tictactoe"]
+    assert game_names() == ["expedition", "holdem", "kuhn_poker", "missing", "noughts", "tictactoe"]
     assert load_game("noughts(size=3)").facts.title == "Tic-tac-toe"
 
 

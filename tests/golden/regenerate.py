@@ -7,6 +7,7 @@ a changed text needs a new `layout_version`, a changed rule a new `rules_version
 from __future__ import annotations
 
 import random
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,17 @@ from games import CHANCE, State, load_game
 from games.registry import BUILT_IN
 
 FOLDER = Path(__file__).parent
-GAMES = (*BUILT_IN, "openspiel:connect_four", "openspiel:leduc_poker")
+GAMES = (
+    *BUILT_IN,
+    "openspiel:connect_four",
+    "openspiel:leduc_poker",
+    "openspiel:goofspiel(num_cards=3)",
+    "openspiel:chess(fen=6k1/4P1P1/6K1/8/8/8/8/8 w - - 0 1)",
+)
 
 
 def path_of(game: str) -> Path:
-    return FOLDER / f"{game.replace(':', '_')}.txt"
+    return FOLDER / f"{re.sub(r'[^a-z0-9]+', '_', game.lower()).strip('_')}.txt"
 
 
 def playthrough(game: str, *, seed: int = 0) -> str:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from engine.contract import DecisionReply, DecisionRequest
-from engine.errors import NoWorker
+from engine.errors import NoWorker, QueueFull
 from games import load_game
 from runtime.agents import Act, Turn
 from runtime.errors import BadInput, CannotPlay
@@ -19,7 +19,7 @@ from store.events import MatchStarted
 from store.memory import MemoryLog
 from store.sqlite import open_log
 from tests.support.engines import DirectEngine, FailingEngine
-from tests.support.matches import events_of, kinds, seat, timeless
+from tests.support.matches import events_of, kinds, seat, timeless, turns
 from tests.support.toys import Grid
 
 TICTACTOE = load_game("tictactoe")
@@ -155,6 +155,52 @@ async def test_strays_reach_the_match_that_is_under_way() -> None:
     report = await run.play(Echoing())
     assert kinds(events_of(log, report.matches[0].match)).count("answer_discarded") == 1
     assert report.decisions.discarded == 1
+
+
+async def test_strays_of_finished_matches_are_recorded_and_do_not_end_them_again() -> None:
+    log = MemoryLog()
+    engine = DirectEngine()
+    run = run_of(log, "decision", "random", matches=2)
+    await run.play(engine)
+    asked = engine.requests[0]
+    late = DecisionReply(id=f"{asked.affinity}-999", attempt=1)
+    await run.on_stray(DecisionReply(id=asked.id, attempt=2), "unknown")
+    await run.on_stray(late, "late")
+    await run.on_stray(DecisionReply(id="gone-0001-5", attempt=1), "late")
+    recorded = [(e.decision, e.reason) for e in events_of(log, asked.affinity)[-2:]]
+    assert recorded == [(asked.id, "duplicate"), (late.id, "late")]
+    assert (await run_of(log, "decision", "random", matches=2).play(engine)).decisions.asked == 0
+
+
+async def test_a_full_queue_slows_matches_down_and_fails_none() -> None:
+    class Full(DirectEngine):
+        """Takes two requests at a time."""
+
+        waiting = refused = 0
+
+        async def decide(self, request: DecisionRequest) -> DecisionReply:
+            if self.waiting == 2:
+                self.refused += 1
+                raise QueueFull("2 decisions are waiting")
+            self.waiting += 1
+            await anyio.sleep(0.001)
+            self.waiting -= 1
+            return await super().decide(request)
+
+    log, engine = MemoryLog(), Full()
+    report = await run_of(log, "decision", "random", matches=8, concurrency=8).play(engine)
+    assert engine.refused > 0
+    assert report.decisions.failed == report.decisions.fallback == 0
+    assert {result.end for result in report.matches} == {"terminated"}
+
+
+async def test_a_queue_that_stays_full_is_a_failure_within_the_deadline() -> None:
+    terms = Terms(fallback="random", deadline_s=0.2)
+    log, engine = MemoryLog(), FailingEngine(QueueFull("20 decisions are waiting"))
+    report = await run_of(log, "decision", "random", matches=1, terms=terms).play(engine)
+    assert report.decisions.fallback == report.decisions.failed > 0
+    notes = [event.note for event in turns(events_of(log, report.matches[0].match))]
+    assert "engine/queue_full: 20 decisions are waiting" in notes
 
 
 async def test_first_error_comes_out_as_it_is_and_the_rest_can_go_on(tmp_path: Path) -> None:

@@ -8,8 +8,12 @@ from typing import Any
 
 from engine.adapter import write_adapter
 from engine.bundle import Bundle, base_hash, write_manifest
+from engine.contract import Ask
+from engine.records import ask_from_system_one
 
 ORACLE = Path(__file__).parents[1] / "oracle"
+SHORT = ["three_types", "state_json", "choice_null_descriptions"]
+"""Names of a few cases that take no time."""
 
 
 def tuned_bundle(folder: Path) -> Bundle:
@@ -51,3 +55,16 @@ def oracle_cases() -> list[dict[str, Any]]:
 def oracle_answers() -> dict[str, Any]:
     """Give what the release's code answers, by case name."""
     return json.loads((ORACLE / "expected.json").read_text(encoding="utf-8"))
+
+
+def oracle_asks(names: list[str] | None = None) -> list[Ask]:
+    """Give the cases of these names, or all that a server answers, as joint asks."""
+    answers = oracle_answers()
+    return [
+        ask_from_system_one(
+            case["request"], form="joint", record="release", max_length=case.get("max_length")
+        )
+        for case in oracle_cases()
+        if "response" in answers[case["name"]]
+        and (case["name"] in names if names else "quirk" not in case["tags"])
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import sys
@@ -13,17 +14,19 @@ from pathlib import Path
 import anyio
 import nats
 from nats.aio.client import Client
-from nats.js.api import AckPolicy, ConsumerConfig
 
 from engine import process
 from engine.contract import Ask, DecisionReply, DecisionRequest, Field
 from engine.errors import EngineFailed
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
-from engine.queue import DECISIONS, MAX_DELIVER, Queue
+from engine.queue import Queue
+from engine.streams import DECISIONS, PARTITIONS, consumer
 from engine.worker import NATS_VARIABLE, Worker
 
 MODEL = open_model("mock:seed=1,window=10000000")
+
+AFFINITY = "m1"
 
 Decide = Callable[[DecisionRequest], Awaitable[DecisionReply]]
 
@@ -35,6 +38,7 @@ def request(
     source: str = "log1",
     state: str = "a state",
     remaining_s: float = 20.0,
+    affinity: str = AFFINITY,
 ) -> DecisionRequest:
     """Make a request with one question of two options."""
     field = Field(
@@ -48,7 +52,7 @@ def request(
         id=decision,
         attempt=attempt,
         source=source,
-        affinity="m1",
+        affinity=affinity,
         remaining_s=remaining_s,
         ask=Ask(state=state, fields=(field,)),
     )
@@ -147,18 +151,26 @@ async def raw(url: str) -> AsyncIterator[Client]:
         await client.close()
 
 
+def token_of(affinity: str) -> str:
+    """Give an affinity key as it stands in a subject."""
+    return hashlib.blake2b(affinity.encode(), digest_size=8).hexdigest()
+
+
+def partition_of(affinity: str) -> int:
+    """Give the partition of an affinity key: FNV-1a of its subject token, as the server has it."""
+    value = 0x811C9DC5
+    for byte in token_of(affinity).encode():
+        value = (value ^ byte) * 0x01000193 % 2**32
+    return value % PARTITIONS
+
+
+PARTITION = partition_of(AFFINITY)
+
+
 async def redeliver_after(url: str, model: Model, seconds: float) -> None:
-    """Make a model's consumer before its workers do, with a short time to acknowledge."""
+    """Make a model's consumers, or change them, to a short time to acknowledge."""
     queue = await Queue.connect(url)
+    for partition in range(PARTITIONS):
+        config = consumer(model.hash, partition, ack_wait_s=seconds)
+        await queue._js.add_consumer(DECISIONS, config)
     await queue.close()
-    async with raw(url) as client:
-        await client.jetstream().add_consumer(
-            DECISIONS,
-            ConsumerConfig(
-                durable_name=f"workers-{model.hash}",
-                filter_subject=f"decide.{model.hash}.>",
-                ack_policy=AckPolicy.EXPLICIT,
-                ack_wait=seconds,
-                max_deliver=MAX_DELIVER,
-            ),
-        )

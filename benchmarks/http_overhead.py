@@ -1,0 +1,143 @@
+"""What HTTP and the queue add to the engine's time: `ostinato serve` with the mock engine.
+
+Sixteen connections each send the next request when the last is answered. The overhead is the time
+at the client without the reply's `x_engine_ms`. With an engine that takes no time the connections
+keep the server busy all the time and wait for one another; with one that takes as long as a model,
+the overhead is what a client notices.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import machine_line
+
+CONNECTIONS = 16
+RUN_S = 4.0
+WARM_UP_S = 1.0
+STATE = 4_000  # characters
+DELAYS_MS = (0, 20, 100)
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """What one run came to."""
+
+    delay_ms: int
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    overhead_p50_ms: float
+    overhead_p99_ms: float
+
+
+@contextmanager
+def serving(folder: Path, model: str) -> Iterator[int]:
+    """Run the server; give its port once a worker is ready."""
+    command = [Path(sys.executable).with_name("ostinato"), "serve", "--port", "0", "--model", model]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        port = 0
+        for line in process.stderr:
+            if found := re.search(r"listening on http://[0-9.]+:(\d+)", line):
+                port = int(found[1])
+            if "ready:" in line:
+                break
+        yield port
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def request(number: int) -> bytes:
+    """Give one request; the states differ, so that none is shared."""
+    body = msgspec.json.encode(
+        {
+            "model": "clef",
+            "state": f"{'a step north; ' * (STATE // 14)}turn {number:07d}",
+            "questions": {"step": {"type": "choice", "criteria": {"left": None, "right": None}}},
+        }
+    )
+    head = f"POST /v1/systemone HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}content-type: application/json\r\n\r\n".encode() + body
+
+
+async def read_reply(stream: anyio.abc.ByteReceiveStream) -> bytes:
+    """Read one reply's body; anything but 200 ends the run."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += await stream.receive()
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), data
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None
+    while len(body) < int(length[1]):
+        body += await stream.receive()
+    return body
+
+
+async def measure(port: int, delay_ms: int) -> Figure:
+    """Keep the connections busy until the time is over."""
+    times: list[float] = []
+    overheads: list[float] = []
+    begin = time.perf_counter() + WARM_UP_S
+    numbers = iter(range(10**9))
+
+    async def connection() -> None:
+        now = 0.0
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            while now < begin + RUN_S:
+                sent = time.perf_counter()
+                await stream.send(request(next(numbers)))
+                reply = msgspec.json.decode(await read_reply(stream))
+                now = time.perf_counter()
+                if sent > begin:
+                    times.append((now - sent) * 1000)
+                    overheads.append(times[-1] - reply["x_engine_ms"])
+
+    async with anyio.create_task_group() as group:
+        for _ in range(CONNECTIONS):
+            group.start_soon(connection)
+    total, overhead = statistics.quantiles(times, n=100), statistics.quantiles(overheads, n=100)
+    return Figure(delay_ms, len(times) / RUN_S, total[49], total[98], overhead[49], overhead[98])
+
+
+def main() -> None:
+    """Run all and print the table."""
+    table = Table(
+        title=f"HTTP and queue around the mock engine, {CONNECTIONS} connections, 4 KB states",
+        caption=machine_line(),
+    )
+    for column in ("engine ms", "requests/s", "p50 ms", "p99 ms", "overhead p50", "overhead p99"):
+        table.add_column(column, justify="right")
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        for delay_ms in DELAYS_MS:
+            with serving(Path(name), f"mock:delay_ms={delay_ms}") as port:
+                figure = anyio.run(measure, port, delay_ms)
+            table.add_row(
+                str(figure.delay_ms),
+                f"{figure.per_s:,.0f}",
+                f"{figure.p50_ms:.2f}",
+                f"{figure.p99_ms:.2f}",
+                f"{figure.overhead_p50_ms:.2f}",
+                f"{figure.overhead_p99_ms:.2f}",
+            )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

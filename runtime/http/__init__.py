@@ -1,0 +1,1 @@
+"""Decisions over HTTP: the System One API in front of the queue."""

@@ -1,0 +1,76 @@
+"""Counters and times of this server, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from engine.contract import DecisionReply
+from runtime.http.load import Load
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+class Metrics:
+    """One server's metrics, in a registry of their own."""
+
+    def __init__(self, load: Load) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "ostinato_http_requests", "Requests answered.", ("route", "status"), registry=registry
+        )
+        self._errors = Counter(
+            "ostinato_http_errors", "Requests refused or failed.", ("code",), registry=registry
+        )
+        self._seconds = Histogram(
+            "ostinato_http_seconds",
+            "From a request's headers to its reply.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._questions = Counter("ostinato_questions", "Questions answered.", registry=registry)
+        self._tokens = Counter(
+            "ostinato_tokens", "Tokens of records: read, or reused.", ("how",), registry=registry
+        )
+        self._queue = Histogram(
+            "ostinato_queue_seconds",
+            "From a decision's publication to the worker's pull.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._engine = Histogram(
+            "ostinato_engine_seconds",
+            "From the worker's pull to the answer.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._steps = Counter("ostinato_engine_steps", "Steps of decisions.", registry=registry)
+        gauge = Gauge("ostinato_decisions_under_way", "Requests that wait.", registry=registry)
+        gauge.set_function(lambda: load.decisions)
+        gauge = Gauge("ostinato_tokens_under_way", "Tokens of these.", registry=registry)
+        gauge.set_function(lambda: load.tokens)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def error(self, code: str) -> None:
+        """Count an answer that is an error."""
+        self._errors.labels(code).inc()
+
+    def answered(self, reply: DecisionReply, *, questions: int) -> None:
+        """Count a decision that somebody got."""
+        self._questions.inc(questions)
+        self._tokens.labels("read").inc(reply.tokens_read)
+        self._tokens.labels("reused").inc(reply.tokens_reused)
+        self._queue.observe(reply.queue_ms / 1000)
+        self._engine.observe(reply.engine_ms / 1000)
+        self._steps.inc(reply.steps)
+
+    def text(self) -> bytes:
+        """Give all of it as Prometheus reads it."""
+        return generate_latest(self._registry)

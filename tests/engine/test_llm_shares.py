@@ -1,0 +1,153 @@
+"""How chat and decisions share the engine's steps; without a model, and counted in steps."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("vllm")
+
+from tests.support.steps import Steps
+
+pytestmark = pytest.mark.vllm
+
+
+def ids(seed: int, count: int) -> list[int]:
+    return [(seed * 7919 + place * (seed + 3)) % 1000 for place in range(count)]
+
+
+def test_a_side_alone_has_the_whole_step():
+    steps = Steps()
+    steps.chat("long", ids(1, 30_000))
+    assert sum(steps.step().values()) > 2048 - 128
+    steps.give_up("long")
+    for number in range(8):
+        steps.decision(f"d{number}", ids(number, 700))
+    assert sum(steps.step().values()) > 2048 - 128
+
+
+@pytest.mark.parametrize("lead", range(4))
+def test_a_long_prompt_does_not_delay_a_known_state(lead):
+    steps = Steps()
+    state = ids(5, 3000)
+    steps.decision("first", state)
+    while "first" not in steps.ended:
+        steps.step()
+    for number in range(3):
+        steps.chat(f"long {number}", ids(9 + number, 30_000))
+    for _ in range(1 + lead):
+        steps.step()
+    came = steps.number
+    steps.decision("known", state)
+    while "known" not in steps.ended:
+        steps.step()
+    assert steps.ended["known"] - came <= 2
+    assert "long 0" not in steps.ended
+
+
+def flood(steps: Steps, number: int, *, length: int = 3000) -> int:
+    """Keep twenty decisions on states of their own waiting."""
+    while len(steps.scheduler.requests) < 20:
+        number += 1
+        steps.decision(f"flood {number}", ids(number, length))
+    return number
+
+
+def test_a_flood_of_decisions_does_not_stop_a_chat():
+    steps = Steps()
+    steps.chat("stream", ids(100_000, 50))
+    steps.step()
+    number, before = 0, steps.came["stream"]
+    for _ in range(40):
+        number = flood(steps, number)
+        given = steps.step()
+        assert given["stream"] == 1
+        assert sum(given.values()) > 2048 // 2
+    assert steps.came["stream"] == before + 40
+
+
+def test_a_flood_of_decisions_leaves_a_new_chat_its_share():
+    steps = Steps()
+    number = flood(steps, 0)
+    for _ in range(10):
+        steps.step()
+        number = flood(steps, number)
+    steps.chat("new", ids(100_000, 10_000), tokens=5)
+    came, given = steps.number, 0
+    while "new" not in steps.ended:
+        given += steps.step().get("new", 0)
+        number = flood(steps, number)
+        assert steps.number - came < 60
+    assert given == 10_004
+    print(f"10,000 tokens of a chat beside a flood: {steps.number - came} steps")
+
+
+def test_many_chats_leave_seats_for_decisions():
+    steps = Steps(seats=8)
+    for number in range(20):
+        steps.chat(f"chat {number}", ids(number, 50))
+    for _ in range(3):
+        steps.step()
+    assert len(steps.scheduler.running) == 2
+    steps.decision("d", ids(99, 300))
+    steps.step()
+    steps.step()
+    assert steps.ended["d"] == steps.number
+
+
+def test_a_chat_that_finds_no_memory_lets_decisions_pass():
+    steps = Steps(blocks=120)
+    steps.chat("first", ids(1, 6000), tokens=200)
+    steps.step()
+    steps.chat("second", ids(2, 12_000), tokens=1)
+    for number in range(6):
+        came = steps.number
+        steps.decision(f"d{number}", ids(10 + number, 200))
+        while f"d{number}" not in steps.ended:
+            steps.step()
+        assert steps.number - came <= 3  # a state of its own is two steps
+    while "second" not in steps.ended:
+        steps.step()
+        assert steps.number < 300
+
+
+def test_a_short_prompt_is_one_step_and_a_long_one_serves_the_next_turn():
+    steps = Steps()
+    steps.chat("short", ids(1, 100), tokens=1)
+    assert steps.step() == {"short": 100}
+    turn = ids(2, 700)
+    steps.chat("turn", turn, tokens=1)
+    assert steps.step() == {"turn": 688}
+    assert steps.step() == {"turn": 12}
+    steps.chat("next", [*turn, *ids(3, 90)], tokens=1)
+    assert steps.step() == {"next": 784 - 688}
+    assert steps.step() == {"next": 6}
+
+
+def test_chats_that_part_reuse_what_they_share():
+    steps = Steps()
+    shared = ids(4, 1000)
+    read = {}
+    for number in range(3):
+        steps.chat(f"c{number}", [*shared, *ids(50 + number, 200)], tokens=1)
+        read[number] = 0
+        while f"c{number}" not in steps.ended:
+            read[number] += steps.step().get(f"c{number}", 0)
+    assert read == {0: 1200, 1: 1200, 2: 1200 - 896}
+
+
+def test_everything_is_forgotten_at_the_end():
+    steps = Steps()
+    scheduler = steps.scheduler
+    free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+    number = 0
+    for turn in range(12):
+        number = flood(steps, number, length=500)
+        steps.chat(f"chat {turn}", ids(100_000 + turn, 3000), tokens=20)
+        steps.step()
+        steps.give_up(f"chat {turn - 1}")
+    for name in list(scheduler.requests):
+        steps.give_up(name)
+    steps.step()
+    assert scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == free
+    for kept in (scheduler._courses, scheduler._stops, scheduler._on_state, scheduler._aside):
+        assert not kept
