@@ -18,7 +18,7 @@ from engine.contract import Ask, DecisionReply, DecisionRequest, Field
 from engine.llm.backend import VllmBackend
 from engine.llm.launch import prepare_environment
 
-_WORDS = (" a", " b", " the", " of", " and", " to", " in")  # one token each
+_WORDS = (" a", " b", " c", " d", " e")  # one token each, as are the letters alone
 _LINE = 32
 _OPTIONS = ("one", "two")
 
@@ -90,9 +90,11 @@ class Asker:
         """Make a state that ends at this token of the record, in lines."""
         pick = random.Random(seed)
         count = tokens - self.start
-        words = [
-            "\n" if place % _LINE == _LINE - 1 else pick.choice(_WORDS) for place in range(count)
-        ]
+        words = []
+        for place in range(count):
+            word = "\n" if place % _LINE == _LINE - 1 else pick.choice(_WORDS)
+            # a line that begins with a letter, as games' texts do
+            words.append(word.strip(" ") if place % _LINE == 0 else word)
         text = "".join(words)
         assert len(self._encoder.ids(text)) == count, "a word is not one token here"
         return text

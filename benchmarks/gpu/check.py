@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,15 @@ async def reuse(asker: Asker, rows: Rows, lengths: tuple[int, ...] = LENGTHS) ->
             **{name: round(value, 4) for name, value in off.items()},
         )
     return worst
+
+
+def largest(layers: int) -> Callable[[Any], None]:
+    """Give a function that sets, in a worker, up to how many rows graphs are used."""
+
+    def switch(worker: Any) -> None:
+        worker.graphs.largest = layers
+
+    return switch
 
 
 def _renamed(field: Any, index: int) -> Any:

@@ -21,7 +21,8 @@ from typing import Any
 
 import anyio
 
-from benchmarks.gpu.asking import Asker, Rows, start
+from benchmarks.gpu.asking import Asker, Rows, distance, start
+from benchmarks.gpu.check import largest, reuse
 from benchmarks.gpu.shape import SHAPES, write_bundle
 
 KNOWN, QUESTION = 14_000, 120
@@ -171,19 +172,9 @@ async def chat(asker: Asker, rows: Rows) -> None:
 
 async def plain(asker: Asker, rows: Rows) -> None:
     """The same known state without graphs of linear attention."""
-
-    def switch_off(worker: Any) -> int:
-        before, worker.graphs.largest = worker.graphs.largest, 0
-        return before
-
-    def switch_on(worker: Any) -> None:
-        from engine.llm import graphs
-
-        worker.graphs.largest = graphs._LARGEST
-
-    await asker.in_worker(switch_off)
+    await asker.in_worker(largest(0))
     await known(asker, rows, "known, linear attention without graphs")
-    await asker.in_worker(switch_on)
+    await asker.in_worker(largest(1024))
 
 
 async def profiled(asker: Asker, rows: Rows) -> None:
@@ -223,12 +214,47 @@ async def profiled(asker: Asker, rows: Rows) -> None:
             rows.write(f"profile {name}", name=key, count=count, ms=round(milliseconds, 2))
 
 
-async def right(asker: Asker, rows: Rows) -> None:
-    """Refuse to measure what answers wrongly: hits and graphs against reads of their own."""
-    from benchmarks.gpu.check import reuse
+def redraw(worker: Any) -> None:
+    """Draw weights that make states depend on what was read; vLLM's own are too small for that."""
+    import torch
 
-    worst = await reuse(asker, rows, (300, 1000, 1567, 5000))
-    rows.write("check", worst=worst)
+    torch.manual_seed(3)
+    for name, parameter in worker.model_runner.model.named_parameters():
+        values = parameter.data
+        if name.endswith("A_log"):
+            values.uniform_(-3, 0)
+        elif name.endswith("dt_bias"):
+            values.normal_(-1, 0.3)
+        elif "linear_attn.norm" in name:
+            values.fill_(1)
+        elif values.dim() < 2:
+            values.normal_(0, 0.05)
+        else:
+            values.normal_(0, 0.5 if "embed" in name else values.shape[-1] ** -0.5)
+
+
+async def right(asker: Asker, rows: Rows) -> None:
+    """Show that hits and graphs answer as a plain read does, up to bf16's noise."""
+    await asker.in_worker(redraw)
+    await asker.backend.engine.reset_prefix_cache()
+    lengths = (130, 300, 1000, 1567, 5000)
+    worst = await reuse(asker, rows, lengths)
+    rows.write("check reuse", worst=worst)
+    furthest = {"noise": 0.0, "graphs": 0.0}
+    for length in lengths:
+        state, field = asker.state(length, length), asker.question(QUESTION)
+        replies: dict[str, Any] = {}
+        for name, rows_of_graphs in (("plain", 0), ("graphs", 1024)):
+            await asker.in_worker(largest(rows_of_graphs))
+            for again in range(3):  # a graph is made the second time and used from then on
+                salt = f"{name} {length} {again}"
+                await asker.question_on(state, QUESTION, salt=salt)
+                _, replies[name] = await asker.ask(state, (field,), salt=salt)
+        _, replies["noise"] = await asker.ask(state, (field,), salt=f"alone {length}")
+        off = {name: distance(replies["plain"], replies[name]) for name in furthest}
+        furthest = {name: max(furthest[name], value) for name, value in off.items()}
+        rows.write("check graphs", state=length, **off)
+    rows.write("check graphs", worst=furthest)
 
 
 PARTS: dict[str, Callable[[Asker, Rows], Awaitable[None]]] = {
