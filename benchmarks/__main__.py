@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import anyio
 
-from benchmarks import http_overhead, log_appends, matches, queue_overhead
+from benchmarks import http_overhead, log_appends, matches, queue_overhead, replay
 
 log_appends.main()
 queue_overhead.main()
 http_overhead.main()
 anyio.run(matches.main)
+anyio.run(replay.main)

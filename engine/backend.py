@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime, Primed
 
 
 class Backend(Protocol):
@@ -25,6 +25,14 @@ class Backend(Protocol):
 
         Raises:
             EngineError: This request gets no answer; others are not disturbed.
+        """
+        ...
+
+    async def prime(self, prime: Prime) -> Primed:
+        """Read a state ahead; a newer one of the same affinity ends it.
+
+        Raises:
+            EngineError: It was not read; nobody waits for it.
         """
         ...
 

@@ -140,6 +140,11 @@ class RunningBroker:
         assert self._child is not None
         return self._child
 
+    async def start_anew(self) -> None:
+        """Start the server after a crash, without what it kept, which may be damaged."""
+        shutil.rmtree(self._folder / "jetstream", ignore_errors=True)
+        await self.start()
+
     async def start(self) -> None:
         """Start the server and return when it takes connections."""
         if self._child is not None:

@@ -23,7 +23,7 @@ from engine.errors import (
     from_failure,
 )
 from engine.models import Model
-from engine.queue import Queue, WorkerInfo
+from engine.queue import ChatInfo, Queue, WorkerInfo
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,10 @@ class QueueEngine:
     async def worker(self) -> WorkerInfo | None:
         """Give what one live worker of the model says of itself; None when there is none."""
         return await self._queue.workers(self.model.hash)
+
+    async def chats(self) -> list[ChatInfo]:
+        """Give where the live workers of the model chat; raises QueueUnavailable."""
+        return await self._queue.chats(self.model.hash)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Publish and wait; see `Engine.decide`.

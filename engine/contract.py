@@ -76,6 +76,36 @@ class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
     explain: bool = False
 
 
+class Prime(msgspec.Struct, frozen=True, kw_only=True):
+    """A state that is likely to be asked about, to be read ahead. Nobody waits for it.
+
+    Attributes:
+        affinity: As in the requests to come; a newer prime of the same key replaces it.
+        state, public_end, salt: As in their `Ask`.
+    """
+
+    affinity: str
+    state: str
+    public_end: int = 0
+    salt: str = ""
+
+
+class Primed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a prime.
+
+    Attributes:
+        tokens: Of the state, as far as they can be reused.
+        tokens_read: As many as were read for it: none of a known state.
+        steps: Engine steps from the first that read a part of it to the last; 0 for a known state.
+        overtaken: A longer state came before it was read.
+    """
+
+    tokens: int
+    tokens_read: int = 0
+    steps: int = 0
+    overtaken: bool = False
+
+
 class FieldAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Probabilities of one field's options, in model order."""
 

@@ -16,15 +16,16 @@ import anyio
 from engine import process
 from engine.broker import RunningBroker, broker
 from engine.client import OnStray, QueueEngine, connect_engine
-from engine.errors import BrokerRunning, EngineError, EngineFailed, from_failure
+from engine.errors import BrokerFailed, BrokerRunning, EngineError, EngineFailed, from_failure
 from engine.models import Model
 from engine.queue import Queue
-from engine.worker import NATS_VARIABLE, Dtype
+from engine.settings import WorkerSettings, encode_settings
+from engine.worker import NATS_VARIABLE
 
 log = logging.getLogger(__name__)
 
 READY_S: Final = 900.0  # a compiled 27B takes minutes
-MAX_RESTARTS: Final = 5  # of a worker that dies while it is in use
+MAX_RESTARTS: Final = 5  # of a worker or a server that dies while it is in use
 SOUND_S: Final = 60.0  # a worker that lived this long has its restarts anew
 _CHECK_S: Final = 0.05
 
@@ -35,7 +36,7 @@ async def embedded(
     *,
     home: Path,
     source: str,
-    dtype: Dtype | None = None,
+    settings: WorkerSettings | None = None,
     on_stray: OnStray | None = None,
 ) -> AsyncIterator[QueueEngine]:
     """Run everything that answers a model's decisions, for the length of the block.
@@ -47,7 +48,7 @@ async def embedded(
         model: What the worker loads.
         home: The data folder; the broker's files are in `run/1` or the next one that is free.
         source: Names who waits for the answers.
-        dtype: The worker's, `bfloat16` or `float32`.
+        settings: The worker's; None takes the defaults, and the model's window.
         on_stray: Is given answers that nobody waits for.
 
     Raises:
@@ -56,7 +57,7 @@ async def embedded(
     """
     async with AsyncExitStack() as stack:
         running = await _free_broker(stack, home / "run")
-        worker = _WorkerChild(model, running, dtype)
+        worker = _WorkerChild(model, running, settings)
         try:
             await worker.start()
             async with (
@@ -64,7 +65,7 @@ async def embedded(
                 anyio.create_task_group() as group,
             ):
                 group.start_soon(worker.keep)
-                group.start_soon(_keep_broker, running)
+                group.start_soon(keep_broker, running)
                 yield engine
                 group.cancel_scope.cancel()
         finally:
@@ -81,28 +82,42 @@ async def _free_broker(stack: AsyncExitStack, folder: Path) -> RunningBroker:
             number += 1
 
 
-async def _keep_broker(running: RunningBroker) -> None:
+async def keep_broker(running: RunningBroker) -> None:
+    """Start a server again whenever it dies, unless it dies in every start.
+
+    Raises:
+        BrokerFailed: What the last start came to.
+    """
+    failures = 0
     while True:
         await running.child.wait()
         log.warning("nats-server died and is started again")
-        await running.start()
+        try:
+            await running.start_anew()
+            failures = 0
+        except BrokerFailed:
+            failures += 1
+            if failures > MAX_RESTARTS:
+                raise
+            await anyio.sleep(_CHECK_S * failures)
 
 
 class _WorkerChild:
     """The worker's process, kept alive."""
 
-    def __init__(self, model: Model, running: RunningBroker, dtype: Dtype | None) -> None:
+    def __init__(
+        self, model: Model, running: RunningBroker, settings: WorkerSettings | None
+    ) -> None:
         self._model = model
         self._broker = running
         self._log_file = running.folder / "worker.log"
-        self._dtype = dtype
+        self._settings = settings or WorkerSettings(window=model.window)
         self._child: process.Child | None = None
 
     async def start(self) -> None:
         """Start the process and return when it takes requests."""
         command = [sys.executable, "-m", "engine.worker", "--model", self._model.spec]
-        command += ["--window", str(self._model.window)]
-        command += ["--dtype", self._dtype] if self._dtype else []
+        command += ["--settings", encode_settings(self._settings)]
         child = self._child = process.start(
             command, log=self._log_file, environment={NATS_VARIABLE: self._broker.url}
         )

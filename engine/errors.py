@@ -5,7 +5,8 @@ EngineError                engine/error
 │   └── RecordTooLong      engine/record_too_long
 ├── BadBundle              engine/bad_bundle         missing file, wrong hash, parts that do not fit
 ├── BadWeights             engine/bad_weights        base or tuned weights that make no adapter
-├── DoesNotFit             engine/does_not_fit       a model that a card cannot hold
+├── BadSetting             engine/bad_setting        what vLLM, machine or model cannot do
+├── DoesNotFit             engine/does_not_fit       a model that a machine cannot hold
 ├── NotWritten             engine/not_written        a result that could not be put on disk
 ├── HubUnavailable         engine/hub_unavailable    the hub gives no answer, or not the release
 ├── RequestTooLarge        engine/request_too_large  more bytes than the broker takes
@@ -63,8 +64,14 @@ class BadWeights(EngineError):
     code = "engine/bad_weights"
 
 
+class BadSetting(EngineError):
+    """A setting of a worker asks what vLLM, this machine or the model cannot do."""
+
+    code = "engine/bad_setting"
+
+
 class DoesNotFit(EngineError):
-    """The card cannot hold the model; the message says what to change."""
+    """The machine cannot hold the model; the message says what to change."""
 
     code = "engine/does_not_fit"
 

@@ -82,12 +82,14 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
         tuned: Folder of the tuned weights.
         matrices: By tensor name, what each factored matrix leaves out.
         left: By tensor name, what the bundle does without: ‖T − B‖ / ‖T‖ there.
+        source: SHA-256 of the tuned folder's configuration and index, by file name.
     """
 
     job: str
     tuned: str
     matrices: dict[str, MatrixError]
     left: dict[str, float] = {}
+    source: dict[str, str] = {}
 
 
 class Original(msgspec.Struct, frozen=True):

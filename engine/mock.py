@@ -9,7 +9,15 @@ import signal
 import anyio
 import msgspec
 
-from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAnswer
+from engine.contract import (
+    Ask,
+    DecisionReply,
+    DecisionRequest,
+    Field,
+    FieldAnswer,
+    Prime,
+    Primed,
+)
 from engine.errors import BadRequest, EngineFailed, RecordTooLong
 
 WINDOW = 32_768
@@ -105,6 +113,10 @@ class MockBackend:
             engine_ms=settings.delay_ms,
             fingerprint=self.fingerprint,
         )
+
+    async def prime(self, prime: Prime) -> Primed:
+        """Read nothing: there is nothing to be kept."""
+        return Primed(tokens=-(-len(prime.state) // CHARACTERS_A_TOKEN))
 
     def _answer(self, ask: Ask, field: Field) -> FieldAnswer:
         """Weigh each option by a hash of state, instruction and the option itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,8 @@ import msgspec
 from engine import mock, remote
 from engine.bundle import Bundle, load_bundle
 from engine.contract import Ask
+from engine.settings import DEFAULT_WINDOW
 from engine.tokens import Encoder
-
-DEFAULT_WINDOW = 32_768
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +36,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     arbitrary: bool
     bundle: Bundle | None
     measure: Callable[[Ask], int]
+
+
+def served_name(name: str) -> str:
+    """Give a model's name as clients write it: letters, digits and `._-` only."""
+    return re.sub(r"[^a-zA-Z0-9._-]+", "-", name).strip("-") or "model"
 
 
 def open_model(spec: str, *, window: int | None = None) -> Model:

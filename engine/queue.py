@@ -15,16 +15,17 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 from nats.js import JetStreamContext
+from nats.js.api import PubAck
 from nats.js.errors import APIError, KeyNotFoundError, NoStreamResponseError, NotFoundError
 from nats.js.kv import KeyValue
 
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_REQUESTS: Final = streams.MAX_REQUESTS
 _TIMEOUT_S: Final = 5.0
+_ACK_S: Final = 2.0  # for a stream to confirm a message; sent again, it counts once
 PULL_S: Final = 0.25  # the longest that a pull waits
 _LATE_S: Final = 1.0  # for the server's word that nothing came
 
@@ -57,6 +59,25 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     pid: int
     partitions: tuple[int, ...] = ()
+
+
+class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a live worker chats.
+
+    Attributes:
+        worker: Its name.
+        url: Its server.
+        token: What that server wants as bearer token.
+        model: The name of the base weights there.
+    """
+
+    worker: str
+    url: str
+    token: str
+    model: str
+
+
+Info = TypeVar("Info", bound=msgspec.Struct)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -113,6 +134,7 @@ class Queue:
         self._client = client
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
         self._pulls: dict[tuple[str, int], _Pull] = {}
+        self._servers: dict[tuple[str, int], str] = {}  # that have a partition's consumer
         self._suspects: KeyValue | None = None
         self._clock_s = 0.0  # to add to our monotonic clock for the broker's time
         self.reconnected = anyio.Event()
@@ -203,14 +225,8 @@ class Queue:
         headers["Nats-Msg-Id"] = f"{request.id}.{request.attempt}"
         affinity = hashlib.blake2b(request.affinity.encode(), digest_size=8).hexdigest()
         subject = f"decide.{bundle}.{affinity}"
-        if not self.connected:
-            raise QueueUnavailable("the broker cannot be reached")
         try:
-            try:
-                taken = await self._js.publish(subject, data, headers=dict(headers))
-            except NoStreamResponseError:
-                await self.ensure_streams()
-                taken = await self._js.publish(subject, data, headers=dict(headers))
+            taken = await self._publish(subject, data, headers)
         except APIError as error:
             if error.err_code == _STREAM_FULL:
                 raise QueueFull(
@@ -287,20 +303,36 @@ class Queue:
         Raises:
             QueueUnavailable: The broker does not answer.
         """
+        found = await self._gather("workers", WorkerInfo, wait_s)
+        return sorted(found, key=lambda info: (info.bundle, info.worker))
+
+    async def chats(self, bundle: str, *, wait_s: float = 0.5) -> list[ChatInfo]:
+        """Ask every live worker of a bundle where it chats, and give what came after a while.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        return await self._gather(f"chats.{bundle}", ChatInfo, wait_s)
+
+    async def _gather(self, subject: str, kind: type[Info], wait_s: float) -> list[Info]:
         inbox = self._client.new_inbox()
-        found: list[WorkerInfo] = []
+        found: list[Info] = []
         try:
             answers = await self._client.subscribe(inbox)
-            await self._client.publish("workers", b"", reply=inbox)
-            with anyio.move_on_after(wait_s):
-                while (message := await answers.next_msg(timeout=wait_s)).data:
-                    found.append(unpack(message.data, message.headers, WorkerInfo))
-            await answers.unsubscribe()
+            try:
+                await self._client.publish(subject, b"", reply=inbox)
+                with anyio.move_on_after(wait_s):
+                    # without data: the broker's word that nobody listens there
+                    while (message := await answers.next_msg(timeout=wait_s)).data:
+                        found.append(unpack(message.data, message.headers, kind))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await answers.unsubscribe()
         except TimeoutError:
             pass
         except NatsError as error:
             raise QueueUnavailable(f"workers cannot be asked: {error}") from error
-        return sorted(found, key=lambda info: (info.bundle, info.worker))
+        return found
 
     # -- answering ------------------------------------------------------------------------------
 
@@ -313,6 +345,16 @@ class Queue:
 
         for subject in ("workers", f"workers.{bundle}"):
             await self._client.subscribe(subject, cb=on_message)
+        await self._settle()
+
+    async def announce_chat(self, bundle: str, chat: ChatInfo) -> None:
+        """Answer those who ask where workers of a bundle chat."""
+        data, headers = pack(chat, limit=self._client.max_payload)
+
+        async def on_message(message: Msg) -> None:
+            await self._client.publish(message.reply, data, headers=headers)
+
+        await self._client.subscribe(f"chats.{bundle}", cb=on_message)
         await self._settle()
 
     def leases(self, bundle: str) -> Leases:
@@ -408,15 +450,20 @@ class Queue:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
         pull = self._pulls.get((bundle, partition))
+        server = str(self._client._server_info.get("server_id"))
         try:
-            if pull is None:
+            if pull is None or pull.server != server:
                 await self.ensure_streams()
-                await streams.ensure_consumer(self._js, bundle, partition, ack_wait_s=ack_wait_s)
-                inbox = self._client.new_inbox()
+                anew = self._servers.get((bundle, partition), server) != server
+                await streams.ensure_consumer(
+                    self._js, bundle, partition, ack_wait_s=ack_wait_s, anew=anew
+                )
+                self._servers[bundle, partition] = server
                 # Not nats-py's `fetch`: it stops listening when the server stops delivering, and
                 # what was under way then would be nobody's until the time to acknowledge is over.
-                pull = _Pull(inbox, await self._client.subscribe(inbox))
-                self._pulls[bundle, partition] = pull
+                inbox = pull.inbox if pull else self._client.new_inbox()
+                messages = pull.messages if pull else await self._client.subscribe(inbox)
+                pull = self._pulls[bundle, partition] = _Pull(server, inbox, messages)
             consumer = streams.consumer_of(bundle, partition)
             await self._client.publish(
                 f"$JS.API.CONSUMER.MSG.NEXT.{DECISIONS}.{consumer}", _NEXT, reply=pull.inbox
@@ -430,8 +477,8 @@ class Queue:
         if status in _NOTHING:
             return None
         if status is not None:  # the consumer or its stream is gone: made again by the next pull
-            del self._pulls[bundle, partition]
-            await pull.messages.unsubscribe()
+            if self._pulls.pop((bundle, partition), None):
+                await pull.messages.unsubscribe()
             raise QueueUnavailable(f"requests cannot be pulled: status {status}")
         return await self._delivery(message)
 
@@ -459,13 +506,19 @@ class Queue:
             subject += ".failed"
             headers["Nats-Msg-Id"] += f".{reply.attempt}"
         try:
-            try:
-                await self._js.publish(subject, data, headers=dict(headers))
-            except NoStreamResponseError:
-                await self.ensure_streams()
-                await self._js.publish(subject, data, headers=dict(headers))
+            await self._publish(subject, data, headers)
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the answers stream did not take an answer: {error}") from error
+
+    async def _publish(self, subject: str, data: bytes, headers: dict[str, str]) -> PubAck:
+        """Publish into a stream, which is made if it is not there."""
+        if not self.connected:
+            raise ConnectionClosedError  # nats-py would keep it until the broker is back
+        try:
+            return await self._js.publish(subject, data, _ACK_S, headers=dict(headers))
+        except NoStreamResponseError:
+            await self.ensure_streams()
+            return await self._js.publish(subject, data, _ACK_S, headers=dict(headers))
 
     # -- the connection -------------------------------------------------------------------------
 
@@ -509,8 +562,9 @@ def _key(source: str, decision: str) -> str:
 
 
 class _Pull(msgspec.Struct, frozen=True):
-    """Where the requests of one partition come in."""
+    """Where the requests of one partition come in, and the server that has its consumer."""
 
+    server: str
     inbox: str
     messages: Subscription
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from engine.contract import Ask, Field, Form, RecordKind
@@ -17,6 +18,7 @@ from engine.errors import BadRequest
 from games.questions import FALSE, TRUE, Question, QuestionType
 
 _TYPES: Final = ("noul", "choice", "score")
+_to_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 _SHOWN: Final = 200  # characters of the caller's text in a message
 
 
@@ -50,7 +52,7 @@ def render(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return _to_json(value)
     except RecursionError as error:
         raise BadRequest("a value is nested too deep; flatten it") from error
 
@@ -188,6 +190,14 @@ def _render_field(
 
 
 def _render_option(id: str, description: Any) -> str:
+    if description is None or isinstance(description, str):
+        return _render_text_option(id, description)
+    return render({"option_id": id, "description": description})
+
+
+@lru_cache(maxsize=4096)
+def _render_text_option(id: str, description: str | None) -> str:
+    """A game offers the same options turn after turn."""
     if description is None:
         return render({"option_id": id})
     return render({"option_id": id, "description": description})

@@ -15,7 +15,7 @@ import anyio
 import httpx
 import msgspec
 
-from engine.contract import DecisionReply, DecisionRequest, Field, FieldAnswer
+from engine.contract import DecisionReply, DecisionRequest, Field, FieldAnswer, Prime, Primed
 from engine.errors import BadRequest, EngineFailed, RecordTooLong
 from engine.remote import RemoteSettings
 
@@ -100,6 +100,10 @@ class RemoteBackend:
             ),
             tokens=tokens if type(tokens) is int and tokens >= 0 else 0,
         )
+
+    async def prime(self, prime: Prime) -> Primed:
+        """Do nothing: such a server has no call for it."""
+        return Primed(tokens=0)
 
     async def close(self) -> None:
         """Close the connections."""

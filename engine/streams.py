@@ -10,6 +10,7 @@ has no answer: an fsync for each message would make nothing safer.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from nats.js import JetStreamContext
@@ -23,7 +24,7 @@ from nats.js.api import (
     StreamConfig,
     SubjectTransform,
 )
-from nats.js.errors import NotFoundError
+from nats.js.errors import NotFoundError, ServerError
 
 DECISIONS: Final = "DECISIONS"
 ANSWERS: Final = "ANSWERS"
@@ -50,13 +51,50 @@ async def ensure_stream(js: JetStreamContext, config: StreamConfig) -> str:
 
 
 async def ensure_consumer(
-    js: JetStreamContext, bundle: str, partition: int, *, ack_wait_s: float
+    js: JetStreamContext, bundle: str, partition: int, *, ack_wait_s: float, anew: bool
 ) -> None:
-    """Make a partition's consumer if it is missing."""
+    """Make a partition's consumer if it is missing, and anew if it has lost sight of requests.
+
+    After damage on the disk the stream may give numbers again that the consumer believes to have
+    delivered. A consumer that is still no good when it is new has its state from a file that
+    nothing else removes than the end of the stream: it goes, and everybody asks again.
+
+    Args:
+        js: The connection.
+        bundle: Of the requests.
+        partition: Of the bundle.
+        ack_wait_s: Until an unacknowledged request is delivered again, for a new consumer.
+        anew: Trust no consumer, because the server was started anew.
+
+    Raises:
+        nats.errors.Error: As for every request to the broker.
+    """
+    if not anew and await _is_sound(js, bundle, partition):
+        return
+    with contextlib.suppress(NotFoundError):
+        await js.delete_consumer(DECISIONS, consumer_of(bundle, partition))
     try:
-        await js.consumer_info(DECISIONS, consumer_of(bundle, partition))
-    except NotFoundError:
         await js.add_consumer(DECISIONS, consumer(bundle, partition, ack_wait_s=ack_wait_s))
+        if await _is_sound(js, bundle, partition):
+            return
+    except ServerError:
+        pass
+    await js.delete_stream(DECISIONS)
+    await js.add_stream(decisions(max_requests=MAX_REQUESTS))
+    await js.add_consumer(DECISIONS, consumer(bundle, partition, ack_wait_s=ack_wait_s))
+
+
+async def _is_sound(js: JetStreamContext, bundle: str, partition: int) -> bool:
+    """Tell whether a partition's consumer is there and knows all that is there for it."""
+    subject = f"decide.{bundle}.{partition}.>"
+    held = (await js.stream_info(DECISIONS, subjects_filter=subject)).state
+    try:
+        seen = await js.consumer_info(DECISIONS, consumer_of(bundle, partition))
+    except NotFoundError:
+        return False
+    known = (seen.num_pending or 0) + (seen.num_ack_pending or 0)
+    reached = seen.delivered.stream_seq if seen.delivered else 0
+    return known >= sum((held.subjects or {}).values()) and reached <= held.last_seq
 
 
 def consumer(bundle: str, partition: int, *, ack_wait_s: float) -> ConsumerConfig:

@@ -163,6 +163,12 @@ class Encoder:
             )
         return records
 
+    def encode_state(self, state: str, public_end: int) -> tuple[list[int], int]:
+        """Give the tokens with which every record of a state begins, and its public part's end."""
+        prefix = self.ids(PREFIX)
+        public = len(prefix) + self._public_tokens(state, public_end)
+        return [*prefix, *self.ids(state)], public
+
     def _schema(self, fields: Sequence[Field]) -> tuple[array[int], list[RecordField]]:
         """Give the tokens behind the state, and the fields' places counted from their start."""
         for field in fields:

@@ -17,13 +17,16 @@ import signal
 import sys
 import time
 import uuid
-from typing import Final, Literal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
 from engine.backend import Backend
+from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
 from engine.contract import DecisionReply, DecisionRequest, Failure
 from engine.errors import (
@@ -35,21 +38,21 @@ from engine.errors import (
     RequestTooLarge,
 )
 from engine.mock import MockBackend, parse_mock
-from engine.models import Model, open_model
+from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
+from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
 log = logging.getLogger(__name__)
-
-Dtype = Literal["bfloat16", "float32"]
 
 NATS_VARIABLE: Final = "OSTINATO_NATS"
 MAX_IN_FLIGHT: Final = 64
 MAX_CHARACTERS: Final = 1 << 20  # of states in flight; about 250,000 tokens
 SUSPECT: Final = 3  # the delivery that runs alone: two ended without an answer
 GRACE_S: Final = 2.5  # with a last pull and the time to close, under 5 s from signal to end
+_FRESH_S: Final = 1.0
 _CLOSE_S: Final = 1.5
 _RETRY_S: Final = 0.2
 _AWAY_S: Final = 2 * PULL_S  # then the last pull of a worker that ends is over
@@ -228,7 +231,8 @@ class Worker:
         request = delivery.request
         try:
             reply = None
-            if delivery.number > 1 or request.attempt > 1:
+            # one that was delivered for the first time by a consumer made anew is old, too
+            if delivery.number > 1 or request.attempt > 1 or delivery.age_s > _FRESH_S:
                 reply = await self._queue.find_answer(request.source, request.id)
             if reply is None and delivery.number >= SUSPECT:
                 reply = await self._decide_alone(delivery)
@@ -238,14 +242,25 @@ class Worker:
                 # the engine died with it: it is for another worker, or this one started again
                 await delivery.hand_back(delay_s=_AWAY_S)
                 return
-            try:
-                await self._queue.publish_answer(request.source, reply)
-            except (BadRequest, RequestTooLarge) as error:
-                await self._queue.publish_answer(request.source, _failed(request, error))
+            await self._publish(delivery, reply)
         except QueueUnavailable as error:
             log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
             return  # not acknowledged, so it is delivered again and then answered
         await delivery.ack()
+
+    async def _publish(self, delivery: Delivery, reply: DecisionReply) -> None:
+        """Publish an answer, again and again until its deadline if the broker is away."""
+        source = delivery.request.source
+        while True:
+            try:
+                await self._queue.publish_answer(source, reply)
+                return
+            except (BadRequest, RequestTooLarge) as error:
+                reply = _failed(delivery.request, error)
+            except QueueUnavailable:
+                if time.monotonic() > delivery.deadline:
+                    raise
+                await anyio.sleep(_RETRY_S)
 
     async def _decide_together(self, delivery: Delivery) -> DecisionReply | None:
         async with self._alone:
@@ -332,7 +347,7 @@ def _worn(request: DecisionRequest, deliveries: int) -> EngineFailed:
     )
 
 
-async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
+async def open_backend(model: Model, settings: WorkerSettings) -> Backend:
     """Load what answers for a model.
 
     Raises:
@@ -343,16 +358,35 @@ async def open_backend(model: Model, *, dtype: Dtype | None = None) -> Backend:
 
         return await RemoteBackend.start(parse_remote(model.spec))
     if model.bundle is None:
-        settings = parse_mock(model.spec)
-        return MockBackend(msgspec.structs.replace(settings, window=model.window))
+        mock = parse_mock(model.spec)
+        return MockBackend(msgspec.structs.replace(mock, window=model.window))
     # vLLM takes seconds to import and is not needed for a mock
     from engine.llm.backend import VllmBackend
 
-    return await VllmBackend.start(model.bundle, dtype=dtype or "bfloat16", window=model.window)
+    return await VllmBackend.start(model.bundle, settings)
 
 
-async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = None) -> None:
+@asynccontextmanager
+async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[ChatInfo | None]:
+    """Let a backend that can also chat do so, for the length of the block."""
+    if model.bundle is None or not (model.bundle.tokenizer / TOKENIZER_CONFIG).is_file():
+        yield None  # without a model, or one whose tokenizer makes no text
+        return
+    from engine.llm.backend import VllmBackend
+    from engine.llm.chat_server import chat_server
+
+    assert isinstance(backend, VllmBackend)
+    async with chat_server(backend.engine, served_name(model.name), host=host) as chat:
+        yield chat
+
+
+async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
     """Work until SIGTERM or SIGINT.
+
+    Args:
+        nats_url: The broker, credential included.
+        model: What is loaded.
+        settings: How it is loaded.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
@@ -370,12 +404,15 @@ async def serve_worker(*, nats_url: str, model: Model, dtype: Dtype | None = Non
                         return
 
             group.start_soon(stop_on_signal)
-            backend = await open_backend(model, dtype=dtype)
+            backend = await open_backend(model, settings)
             try:
-                worker = Worker(queue, model, backend)
-                stop = worker.drain
-                log.info("worker ready", extra={"bundle": model.hash})
-                await worker.run()
+                async with _chatting(backend, model, settings.chat_host) as chat:
+                    worker = Worker(queue, model, backend)
+                    stop = worker.drain
+                    if chat is not None:
+                        await queue.announce_chat(model.hash, chat)
+                    log.info("worker ready", extra={"bundle": model.hash})
+                    await worker.run()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
                     await backend.close()
@@ -388,8 +425,7 @@ def main() -> int:
     """Run as a child process; the last line of the log says why it ended."""
     parser = argparse.ArgumentParser(prog="python -m engine.worker")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--window", type=int)
-    parser.add_argument("--dtype", choices=("bfloat16", "float32"))
+    parser.add_argument("--settings", type=decode_settings, default=WorkerSettings())
     arguments = parser.parse_args()
     exit_with_parent()
     debug = bool(os.environ.get("OSTINATO_DEBUG"))
@@ -398,11 +434,10 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        model = open_model(arguments.model, window=arguments.window)
+        settings: WorkerSettings = arguments.settings
+        model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(
-                nats_url=os.environ[NATS_VARIABLE], model=model, dtype=arguments.dtype
-            )
+            lambda: serve_worker(nats_url=os.environ[NATS_VARIABLE], model=model, settings=settings)
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

@@ -9,7 +9,8 @@ recorded; game code has no clock, no global random source and no unordered itera
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -129,6 +130,15 @@ class State(Protocol):
 
         Only called on games whose facts say `overflow="rebase"`; others return themselves.
         """
+        ...
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """A state whose rules settle some of its questions, so that answers can be held against it."""
+
+    def truths(self) -> Mapping[str, str]:
+        """Give the label of the right option by the question's id."""
         ...
 
 

@@ -122,7 +122,11 @@ def _turn(fold: Fold, event: TurnTaken) -> Iterator[Pair]:
     """Compare who chose and what; an agent that is not of this project is taken at its word."""
     options = fold.state.options()
     agent = _name(fold.started.seats[event.seat])
-    if event.how == "forced":
+    parent = fold.started.parent
+    inherited = parent is not None and fold.turn < parent.turns
+    if inherited or event.how == "parent":
+        yield "how", event.how, "parent" if inherited else "the parent's turns are over"
+    elif event.how == "forced":
         yield "how", "forced", "forced" if len(options) == 1 else f"{len(options)} legal actions"
     elif event.how == "fallback":
         lot = fallback_lot(fold, options)

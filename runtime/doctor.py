@@ -11,13 +11,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from engine.broker import MINIMUM_SERVER, find_server, server_version
-from engine.bundle import VLLM_VERSION, load_bundle, verify
+from engine.bundle import VLLM_VERSION
+from engine.checkup import Check, examine_bundle
 from engine.errors import EngineError
+from engine.kernels import judge, toolkit_line
+from engine.machine import find_memory, find_toolkit
+from engine.probe import probe
+from engine.settings import WorkerSettings
+
+_LOADING_S = 1800.0  # of 55 GB from a slow disk, with everything compiled for the first time
 
 PACKAGES = ("games", "store", "engine", "runtime")
 
@@ -26,17 +30,18 @@ PACKAGES = ("games", "store", "engine", "runtime")
 SQLITE_WAL_RESET_FIXED = (3, 51, 3)
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the report; `remedy` says what to do unless all is well."""
+def examine(
+    *, home: Path, model: Path | None, settings: WorkerSettings, load: bool | None = None
+) -> Iterator[Check]:
+    """Check the machine and, if one is named, a bundle.
 
-    name: str
-    status: Literal["ok", "warning", "error"]
-    detail: str
-    remedy: str = ""
-
-
-def examine(*, home: Path, model: Path | None) -> Iterator[Check]:
-    """Check the machine and, if one is named, a bundle with the hashes of all its files."""
+    Args:
+        home: The data folder.
+        model: A bundle, checked with the hashes of all its files.
+        settings: How a worker would load the bundle.
+        load: Also load it as a worker does, to see what it runs on and how fast; None: where there
+            is a GPU.
+    """
     yield _python()
     yield _sqlite()
     yield _nats_server()
@@ -45,8 +50,31 @@ def examine(*, home: Path, model: Path | None) -> Iterator[Check]:
     yield _open_spiel()
     yield _packages()
     yield _home(home)
-    if model is not None:
-        yield _bundle(model)
+    if model is None:
+        return
+    memory = find_memory()
+    sound = True
+    for check in examine_bundle(model, memory, settings):
+        sound = sound and check.status != "error"
+        yield check
+    if memory.gpu:
+        yield toolkit_line(find_toolkit())
+    if load is None:
+        load = memory.gpu
+    if load and sound:
+        yield from _loaded(model, settings)
+
+
+def _loaded(model: Path, settings: WorkerSettings) -> Iterator[Check]:
+    try:
+        yield from judge(probe(model, settings, timeout_s=_LOADING_S))
+    except EngineError as error:
+        yield Check(
+            name="engine",
+            status="error",
+            detail=str(error),
+            remedy="mend the errors above first; --no-load leaves this out",
+        )
 
 
 def _python() -> Check:
@@ -182,16 +210,3 @@ def _home(home: Path) -> Check:
         detail=f"{place} cannot be written",
         remedy="set OSTINATO_HOME to a folder of yours",
     )
-
-
-def _bundle(path: Path) -> Check:
-    try:
-        bundle = load_bundle(path)
-        verify(bundle)
-    except EngineError as error:
-        return Check(
-            name="model", status="error", detail=str(error), remedy="make the bundle again"
-        )
-    adapter = f"adapter of rank {bundle.adapter_rank}" if bundle.adapter else "no adapter"
-    note = "; its choices are arbitrary (random weights)" if bundle.arbitrary else ""
-    return Check(name="model", status="ok", detail=f"{bundle.name} {bundle.hash}, {adapter}{note}")

@@ -12,6 +12,13 @@ RuntimeFault               runtime/error
 from __future__ import annotations
 
 
+def first_of(group: BaseException) -> BaseException:
+    """Give the error that stopped a group of tasks, out of its wrapping."""
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
 class RuntimeFault(Exception):
     """Root of what goes wrong in the runtime. `code` is stable; the message names the remedy."""
 

@@ -49,7 +49,7 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
         turn: How many turns, chance included, were taken; draws are made from it.
         epoch: How often the text was started anew.
         previous: Each seat's last action.
-        choices: How often each seat chose, forced actions not counted.
+        choices: How often each seat chose; forced actions and those of a parent do not count.
         asked: Decisions of the turn that is going on, in order; a factored action has several.
         refused: Why each illegal action named in this turn is illegal.
         rebased: Whether the text was started anew since the last turn.
@@ -148,7 +148,7 @@ def _moved(
     elif isinstance(event, TurnTaken):
         seat = event.seat
         previous = (*previous[:seat], event.action, *previous[seat + 1 :])
-        if event.how != "forced":
+        if event.how not in ("forced", "parent"):
             choices = (*choices[:seat], choices[seat] + 1, *choices[seat + 1 :])
     return Fold(
         match=fold.match,

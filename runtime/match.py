@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.client import Engine, Stray
 from engine.errors import EngineError, RecordTooLong
@@ -38,6 +39,7 @@ from store.events import (
     MatchEnded,
     MatchPaused,
     MatchStarted,
+    Parent,
     TurnTaken,
 )
 from store.log import Recorded
@@ -70,7 +72,7 @@ class Match:
             self._outbox = Outbox(journal, table.engine, source=table.log.log_id)
 
     @classmethod
-    def new(cls, table: Table, match: str, *, seed: int) -> Match:
+    def new(cls, table: Table, match: str, *, seed: int, parent: Parent | None = None) -> Match:
         """Start a match; nothing is in the log before it runs."""
         state = table.game.start(seats=len(table.seats), seed=seed)
         facts = table.game.facts
@@ -86,9 +88,45 @@ class Match:
             window=table.engine.model.window if table.engine is not None else None,
             state_hash=state_hash(state),
             views=view_hashes(state, len(table.seats)),
+            parent=parent,
         )
         fold = begin(match, started, state)
         return cls(table, Journal.of_new_match(table.log, fold, table.tally))
+
+    @classmethod
+    def fork(cls, table: Table, match: str, parent: Sequence[Recorded]) -> Match:
+        """Go on from the last of a match's events as another match.
+
+        The parent's seed stays: what chance does after the same turns is the same.
+
+        Raises:
+            ReplayDiffers: With this code the parent's events do not lead to where they led.
+            CannotPlay: The parent's agents are not as many, or it has ended.
+        """
+        end = refold(parent, game=table.game)
+        started = end.started
+        if len(table.seats) != len(started.seats):
+            raise CannotPlay(
+                f"match {end.match} has {len(started.seats)} seats, not {len(table.seats)};"
+                " name one agent for each"
+            )
+        if end.ended is not None or end.state.actor is None:
+            raise CannotPlay(
+                f"match {end.match} has ended at version {parent[-1].version}; name an earlier one"
+            )
+        last = parent[-1]
+        where = Parent(match=last.match, version=last.version, hash=last.hash.hex(), turns=end.turn)
+        fork = cls.new(table, match, seed=started.seed, parent=where)
+        journal = fork._journal
+        for each in parent:
+            match each.event:
+                case TurnTaken() as event:
+                    journal.record(replace(event, how="parent", decision=None, draw=None, note=""))
+                case ChanceDrawn() | EpochStarted() as event:
+                    journal.record(event)
+                case _:
+                    pass
+        return fork
 
     @classmethod
     def resume(cls, table: Table, recorded: Sequence[Recorded]) -> Match:

@@ -20,7 +20,7 @@ from engine.client import Engine, Stray
 from engine.contract import DecisionReply
 from games.base import Game
 from runtime.draws import match_seed
-from runtime.errors import CannotPlay
+from runtime.errors import CannotPlay, first_of
 from runtime.match import Match, MatchResult
 from runtime.outbox import strays_of
 from runtime.requests import match_of
@@ -143,7 +143,7 @@ class Run:
                 for _ in range(min(self._concurrency, self._matches)):
                     group.start_soon(work)
         except ExceptionGroup as failed:
-            raise _first(failed) from None
+            raise first_of(failed) from None
         return RunReport(
             seed=self.seed,
             matches=tuple(result for result in results if result is not None),
@@ -206,10 +206,3 @@ def _finished(recorded: Iterable[Recorded]) -> MatchResult | None:
                 turns=turns,
             )
     return None
-
-
-def _first(group: BaseException) -> BaseException:
-    """Give the error that stopped a group of tasks, out of its wrapping."""
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group

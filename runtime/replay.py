@@ -7,25 +7,27 @@ probabilities, forced actions, returns and the end. Answers come from the log; n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_process
 import msgspec
 
 from games.base import Game
 from games.registry import load_game
 from runtime.compare import Pair, compare_event, compare_truth
-from runtime.errors import ReplayDiffers
+from runtime.errors import ReplayDiffers, WorkerFailed, first_of
 from runtime.fold import Fold, begin
-from store.errors import CorruptLog, UnknownMatch
+from runtime.recordings import Lost, open_recordings
+from store.errors import CorruptLog
 from store.events import MatchStarted
-from store.export import read_export
-from store.log import EventLog, Recorded
-from store.sqlite import open_log
+from store.log import Recorded
 
-EXPORTS = (".jsonl", ".jsonl.zst")
+SHARES = 4
+"""How many parts of a file each process gets at least, so that none waits long for the last."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,27 +114,133 @@ async def replay_file(
     path: Path,
     *,
     match: str | None = None,
-    on_replayed: Callable[[Replayed], None] | None = None,
+    processes: int = 1,
+    on_replayed: Callable[[int], None] | None = None,
 ) -> ReplayReport:
-    """Go through the matches of a log or of a portable file, one at a time.
+    """Go through the matches of a log or of a portable file.
 
     Args:
         path: A log, or a file whose name ends in `.jsonl` or `.jsonl.zst`.
         match: The only match to take; None takes all.
-        on_replayed: Called after each match.
+        processes: How many share the work. The report is the same for any number.
+        on_replayed: Called with the number of matches that were gone through since the last call.
 
     Raises:
         UnknownMatch: There is no such match.
         StoreError: The file cannot be read at all.
         GamesError: A game is not known here.
+        WorkerFailed: One of several processes was ended from outside.
     """
-    log = None if path.name.endswith(EXPORTS) else open_log(path, read_only=True)
+    if match is not None:
+        return await _replay_one(path, match)
+    async with open_recordings(path) as recordings:
+        count, cap = recordings.count(), recordings.most_at_once
+    share = max(1, min(cap, -(-count // (processes * SHARES))))
+    # One more than there are: the last look finds what a file has behind its last match.
+    starts = iter(range(0, count + 1, share))
+    limiter = anyio.CapacityLimiter(processes) if processes > 1 else None
+    parts: dict[int, _Part] = {}
+
+    async def work() -> None:
+        for start in starts:
+            parts[start] = part = await _replay_range(path, start, start + share, limiter)
+            if on_replayed is not None:
+                on_replayed(part.report.matches)
+
     try:
-        source = _of_export(path, match) if log is None else _of_log(log, match)
-        return _report(source, on_replayed)
-    finally:
-        if log is not None:
-            await log.close()
+        async with anyio.create_task_group() as group:
+            for _ in range(processes):
+                group.start_soon(work)
+    except ExceptionGroup as failed:
+        raise first_of(failed) from None
+    return reduce(_Part.plus, (parts[start] for start in sorted(parts))).report
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What some matches of a file came to; nothing behind a `last` part can be read."""
+
+    report: ReplayReport = ReplayReport(matches=0, turns=0, unfinished=0, differences=())
+    last: bool = False
+
+    def plus(self, after: _Part) -> _Part:
+        """Add the part that follows."""
+        if self.last:
+            return self
+        one, two = self.report, after.report
+        report = ReplayReport(
+            matches=one.matches + two.matches,
+            turns=one.turns + two.turns,
+            unfinished=one.unfinished + two.unfinished,
+            differences=one.differences + two.differences,
+        )
+        return _Part(report, after.last)
+
+    def with_match(self, replayed: Replayed, *, last: bool = False) -> _Part:
+        """Add one match."""
+        report = ReplayReport(
+            matches=1,
+            turns=replayed.turns,
+            unfinished=int(not replayed.ended),
+            differences=replayed.differences,
+        )
+        return self.plus(_Part(report, last))
+
+
+async def _replay_one(path: Path, match: str) -> ReplayReport:
+    async with open_recordings(path) as recordings:
+        try:
+            replayed = replay_match(recordings.read(match))
+        except CorruptLog as damage:
+            replayed = _lost(damage)
+    return _Part().with_match(replayed).report
+
+
+async def _replay_range(
+    path: Path, start: int, stop: int, limiter: anyio.CapacityLimiter | None
+) -> _Part:
+    if limiter is None:
+        return await _replay_here(path, start, stop)
+    try:
+        data = await anyio.to_process.run_sync(
+            _replay_there, path, start, stop, cancellable=True, limiter=limiter
+        )
+    except anyio.BrokenWorkerProcess as error:
+        raise WorkerFailed(
+            f"{path}: the process that replayed matches {start} to {stop} ended; run it again,"
+            " or with --processes 1"
+        ) from error
+    return msgspec.msgpack.decode(data, type=_Part)
+
+
+def _replay_there(path: Path, start: int, stop: int) -> bytes:
+    return msgspec.msgpack.encode(anyio.run(_replay_here, path, start, stop))
+
+
+async def _replay_here(path: Path, start: int, stop: int) -> _Part:
+    games: dict[str, Game] = {}
+    part = _Part()
+    async with open_recordings(path) as recordings:
+        for recorded in recordings.range(start, stop):
+            if isinstance(recorded, Lost):
+                part = part.with_match(_lost(recorded.damage), last=recorded.last)
+            else:
+                part = part.with_match(replay_match(recorded, game=_game(recorded[0], games)))
+    return part
+
+
+def _lost(damage: CorruptLog) -> Replayed:
+    difference = _difference(damage.match, damage.version, "log", "undamaged", damage.what)
+    return Replayed(match=damage.match, turns=0, ended=True, differences=(difference,))
+
+
+def _game(first: Recorded, games: dict[str, Game]) -> Game | None:
+    """Load each game of a log once."""
+    if not isinstance(first.event, MatchStarted):
+        return None
+    name = first.event.game
+    if name not in games:
+        games[name] = load_game(name)
+    return games[name]
 
 
 def _walk(recorded: Sequence[Recorded], game: Game | None) -> tuple[Fold | None, list[Difference]]:
@@ -179,80 +287,3 @@ def _show(value: Any) -> str:
     if value is None:
         return "nothing"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _report(
-    source: Iterator[list[Recorded] | CorruptLog],
-    on_replayed: Callable[[Replayed], None] | None,
-) -> ReplayReport:
-    games: dict[str, Game] = {}
-    matches = turns = unfinished = 0
-    differences: list[Difference] = []
-    for recorded in source:
-        if isinstance(recorded, CorruptLog):
-            replayed = _damaged(recorded)
-        else:
-            replayed = replay_match(recorded, game=_game(recorded[0], games))
-        matches += 1
-        turns += replayed.turns
-        unfinished += not replayed.ended
-        differences += replayed.differences
-        if on_replayed is not None:
-            on_replayed(replayed)
-    return ReplayReport(
-        matches=matches, turns=turns, unfinished=unfinished, differences=tuple(differences)
-    )
-
-
-def _damaged(damage: CorruptLog) -> Replayed:
-    difference = _difference(damage.match, damage.version, "log", "undamaged", damage.what)
-    return Replayed(match=damage.match, turns=0, ended=True, differences=(difference,))
-
-
-def _game(first: Recorded, games: dict[str, Game]) -> Game | None:
-    """Load each game of a log once."""
-    if not isinstance(first.event, MatchStarted):
-        return None
-    name = first.event.game
-    if name not in games:
-        games[name] = load_game(name)
-    return games[name]
-
-
-def _of_log(log: EventLog, match: str | None) -> Iterator[list[Recorded] | CorruptLog]:
-    """Give matches, and for each that is damaged the damage."""
-    if match is not None:
-        yield _read(log, match)
-        return
-    whole = 0
-    try:
-        for recorded in log.scan():
-            yield recorded
-            whole += 1
-    except CorruptLog:  # the fast way ends there; go on one by one
-        try:
-            for summary in islice(log.matches(), whole, None):
-                yield _read(log, summary.match)
-        except CorruptLog as damage:  # of the list itself: what comes after cannot be found
-            yield damage
-
-
-def _read(log: EventLog, match: str) -> list[Recorded] | CorruptLog:
-    try:
-        return log.read(match)
-    except CorruptLog as damage:
-        return damage
-
-
-def _of_export(path: Path, match: str | None) -> Iterator[list[Recorded] | CorruptLog]:
-    found = False
-    try:
-        for recorded in read_export(path):
-            if match is None or recorded[0].match == match:
-                found = True
-                yield recorded
-    except CorruptLog as damage:  # where the next match starts is not known
-        found = True
-        yield damage
-    if match is not None and not found:
-        raise UnknownMatch(f"{path} has no match {match!r}; name one that it has")

@@ -1,4 +1,4 @@
-"""Settings: defaults, then a TOML file, then environment variables, then flags.
+"""Settings: defaults, then a profile, then a TOML file, then environment variables, then flags.
 
 A file is `ostinato.toml` in the working folder, or what `--config` or `OSTINATO_CONFIG` names. The
 variable of a setting is its name in capitals behind `OSTINATO_`, such as `OSTINATO_DEADLINE_S`.
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from engine.settings import Profile, WorkerSettings, decode_value, profile_values
 from runtime.errors import BadSettings
 from store.events import Fallback
 
@@ -28,29 +29,32 @@ _Positive = Annotated[float, msgspec.Meta(gt=0)]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All settings.
+class Settings(WorkerSettings, frozen=True, kw_only=True):
+    """All settings; those of a worker are described there.
 
     Attributes:
         home: The data folder: default bundle, logs, broker files.
-        window: The most tokens a record may have; None takes the smaller of the model's and
-            32,768.
         deadline_s: Seconds to wait for a decision in a match.
         fallback: What a match does when a decision cannot be had.
         concurrency: How many matches are under way at once.
         synchronous: `FULL` survives a power failure; `NORMAL` may lose the last moments then.
-        dtype: Of the worker's numbers; None leaves it to the worker.
+        profile: A set of worker settings that the others go before.
         log_format: Log lines on standard error as text for people or as JSON.
     """
 
     home: Path = Path(".ostinato")
-    window: _Count | None = None
     deadline_s: _Positive = 30.0
     fallback: Fallback = "pause"
     concurrency: _Count = 16
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
-    dtype: Literal["float32", "bfloat16"] | None = None
+    profile: Profile | None = None
     log_format: Literal["console", "json"] = "console"
+
+    @property
+    def worker(self) -> WorkerSettings:
+        """Those of a worker alone."""
+        names = WorkerSettings.__struct_fields__
+        return WorkerSettings(**{name: getattr(self, name) for name in names})
 
 
 def load_settings(
@@ -79,6 +83,8 @@ def load_settings(
             values |= _checked({name.lower(): value}, f"variable {variable}: ")
     given = {name: value for name, value in flags.items() if value is not None}
     values |= _checked(given, "flags: ")
+    if profile := values.get("profile"):
+        values = _checked(profile_values(profile), f"profile {profile}: ") | values
     return Settings(**values)
 
 
@@ -100,11 +106,7 @@ def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise BadSettings(f"{place}{name} is not a setting; {hint}")
     try:
-        settings = msgspec.convert(values, Settings, strict=False, dec_hook=_path)
+        settings = msgspec.convert(values, Settings, strict=False, dec_hook=decode_value)
     except msgspec.ValidationError as error:
         raise BadSettings(f"{place}{str(error).replace('`$.', '`')}") from error
     return {name: getattr(settings, name) for name in values}
-
-
-def _path(kind: type, value: Any) -> Any:
-    return Path(value).expanduser() if kind is Path and isinstance(value, str) else value

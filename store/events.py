@@ -19,8 +19,25 @@ Fallback = Literal["pause", "pass", "random", "previous"]
 """What a match does when a decision cannot be had: stop and wait to be resumed, take the game's
 `pass` option, draw with the match's seed, or repeat the seat's previous action if still legal."""
 
-How = Literal["agent", "decision", "forced", "fallback"]
-"""Who chose: an agent's own code, the answer of a decision, no choice at all, a fallback."""
+How = Literal["agent", "decision", "forced", "fallback", "parent"]
+"""Who chose: an agent's own code, the answer of a decision, no choice at all, a fallback, or
+whoever chose in the match that this one goes on from."""
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fork begins.
+
+    Attributes:
+        match: The match that it goes on from.
+        version: The last event of it that counts.
+        hash: Of that event, so that the parent can be told from another match of its name.
+        turns: How many turns, chance included, both have in common.
+    """
+
+    match: str
+    version: int
+    hash: str
+    turns: int
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -43,6 +60,8 @@ class MatchStarted(_Event, frozen=True, kw_only=True, tag="match_started"):
     """Tokens that a record may have; None when no seat asks a model."""
     state_hash: str
     views: tuple[str, ...]
+    parent: Parent | None = None
+    """For a fork: its first turns are repeated from there, so that it replays without it."""
 
 
 class ChanceDrawn(_Event, frozen=True, kw_only=True, tag="chance_drawn"):

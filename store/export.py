@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -80,8 +81,26 @@ def export_matches(log: EventLog, path: str | Path, matches: Sequence[str] | Non
     return len(lengths)
 
 
-def read_export(path: str | Path) -> Iterator[list[Recorded]]:
+def count_export(path: str | Path) -> int:
+    """Give how many matches a file has, as its first line tells.
+
+    Raises:
+        BadExport, NewerSchema, LogUnavailable: As `read_export`.
+    """
+    path = Path(path)
+    with _reading(path) as file:
+        return len(_header(path, file.readline()))
+
+
+def read_export(
+    path: str | Path, *, start: int = 0, stop: int | None = None
+) -> Iterator[list[Recorded]]:
     """Read a file's matches one by one; positions count the file's events from 1.
+
+    Args:
+        path: The file.
+        start: The first match, counted from 0; lines of matches before it are not looked at.
+        stop: Behind the last match; None for all.
 
     Raises:
         BadExport: The file is not one of matches; names the line.
@@ -89,7 +108,7 @@ def read_export(path: str | Path) -> Iterator[list[Recorded]]:
         NewerSchema: A newer release wrote it.
         LogUnavailable: The file cannot be read.
     """
-    return (records for _, records in _read(Path(path)))
+    return (records for _, records in _read(Path(path), start, stop))
 
 
 async def import_matches(log: EventLog, path: str | Path) -> int:
@@ -132,11 +151,19 @@ def _missing(log: EventLog, path: Path, match: str, stored: list[Stored]) -> lis
     return stored[common:]
 
 
-def _read(path: Path) -> Iterator[tuple[list[Stored], list[Recorded]]]:
+def _read(
+    path: Path, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[list[Stored], list[Recorded]]]:
     with _reading(path) as file:
         lengths = _header(path, file.readline())
         line = 2
-        for match, length in lengths.items():
+        for number, (match, length) in enumerate(lengths.items()):
+            if stop is not None and number >= stop:
+                return
+            if number < start:
+                deque(islice(file, length), maxlen=0)
+                line += length
+                continue
             stored = [
                 _event(path, line + version, data, match, version)
                 for version, data in enumerate(islice(file, length))

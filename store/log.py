@@ -85,8 +85,16 @@ class EventLog(Protocol):
         """
         ...
 
-    def scan(self) -> Iterator[list[Recorded]]:
-        """Read every match whole, in order of their first event; memory holds a few at a time.
+    def count(self) -> int:
+        """Give how many matches there are."""
+        ...
+
+    def scan(self, *, start: int = 0, stop: int | None = None) -> Iterator[list[Recorded]]:
+        """Read matches whole, in order of their first event; memory holds a few at a time.
+
+        Args:
+            start: The first match, counted from 0.
+            stop: Behind the last one; None for all.
 
         Raises:
             CorruptLog: As `read`; also when a match is missing.

@@ -62,9 +62,13 @@ class MemoryLog:
         self._head(match)
         return [Stored(*row[1:]) for row in self._rows[match]]
 
-    def scan(self) -> Iterator[list[Recorded]]:
+    def count(self) -> int:
+        """See `EventLog.count`."""
+        return len(self._heads)
+
+    def scan(self, *, start: int = 0, stop: int | None = None) -> Iterator[list[Recorded]]:
         """See `EventLog.scan`."""
-        return (self.read(match) for match in list(self._heads))
+        return (self.read(match) for match in list(self._heads)[start:stop])
 
     def matches(self, *, ended: bool | None = None) -> Iterator[MatchSummary]:
         """See `EventLog.matches`."""

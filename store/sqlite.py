@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Executable, and_, bindparam, select
+from sqlalchemy import Executable, and_, bindparam, func, select
 
 from store import database, schema
 from store.chain import (
@@ -62,9 +62,10 @@ _MATCH = (
     .where(matches.c.match == bindparam("wanted"))
     .order_by(events.c.version)
 )
+_COUNT = select(func.count()).select_from(matches)
 _page = (
     select(matches.c.id)
-    .where(matches.c.id > bindparam("after"))
+    .where(matches.c.id > bindparam("after"), matches.c.id <= bindparam("last"))
     .order_by(matches.c.id)
     .limit(SCAN_PAGE)
 )
@@ -121,6 +122,8 @@ def open_log(
         CorruptLog: The file as a whole is damaged.
     """
     path = Path(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise LogUnavailable(f"{path} is a folder; name a file in it")
     if read_only:
         if not os.path.exists(path):
             raise LogUnavailable(f"{path} is not there; name an existing log")
@@ -194,6 +197,8 @@ class SqliteLog:
         return [Stored(*row[1:]) for row in rows]
 
     def _rows(self, match: str, start: int, stop: int | None) -> tuple[Head, list[AnyRow]]:
+        if not match.isprintable():  # such as a lone surrogate, which SQLite would not take
+            raise UnknownMatch(f"{self.path} has no match {match!r}; name one that it has")
         first = max(start - 1, 0)
         found: list[Any] = []
         wanted = {"wanted": match, "first": first, "stop": _END if stop is None else stop}
@@ -207,13 +212,19 @@ class SqliteLog:
         rows = [] if event[0] is None else [row[4:] for row in found]
         return Head(game, next_version, digest), rows
 
-    def scan(self) -> Iterator[list[Recorded]]:
+    def count(self) -> int:
+        """See `EventLog.count`."""
+        found: list[Any] = []
+        self._fetch(_COUNT, {}, found)
+        return found[0][0]
+
+    def scan(self, *, start: int = 0, stop: int | None = None) -> Iterator[list[Recorded]]:
         """See `EventLog.scan`."""
-        number = 0
+        number, last = start, _END if stop is None else stop
         while True:
             found: list[Any] = []
             try:
-                self._fetch(_SCAN, {"after": number}, found)
+                self._fetch(_SCAN, {"after": number, "last": last}, found)
             except CorruptLog as damage:
                 if not found:
                     raise

@@ -145,6 +145,8 @@ class LogContract:
         assert log.read("Königin 漢")[1].event == turn(0, note=note)
 
     async def test_an_unknown_match_is_named(self, log: EventLog) -> None:
+        with pytest.raises(UnknownMatch, match="udc80"):
+            log.read("m\udc80")
         with pytest.raises(UnknownMatch, match="nobody"):
             log.read("nobody")
         with pytest.raises(UnknownMatch, match="nobody"):

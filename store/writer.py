@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ import msgspec
 from sqlalchemy import Connection, Engine, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 
+from store import database
 from store.chain import Entry, Head, extend
 from store.database import driver_errors
 from store.errors import LogUnavailable, StoreError
@@ -28,17 +30,25 @@ MAX_GROUP = 256
 """Appends in one commit; bounds how long the first of them waits for the last."""
 
 
+WAL_CHECK = 64
+"""Commits between two looks at the size of the write-ahead log."""
+
+log = logging.getLogger(__name__)
+
+
 class WriterStats(msgspec.Struct):
     """What the writer has done.
 
     `busy_s` are the seconds from taking a group to having it committed: the disk, and waiting for
-    the interpreter while other threads hold it.
+    the interpreter while other threads hold it. `wal_bytes` is the size of the write-ahead log at
+    the last look.
     """
 
     appends: int = 0
     events: int = 0
     commits: int = 0
     busy_s: float = 0.0
+    wal_bytes: int = 0
 
 
 class _Append(msgspec.Struct, frozen=True):
@@ -81,6 +91,7 @@ class Writer:
         self._queue: queue.SimpleQueue[_Append | None] = queue.SimpleQueue()
         self._room = anyio.Semaphore(CAPACITY, fast_acquire=True)
         self._closed = False
+        self._warned = database.WAL_LIMIT // 2
         self._heads: dict[str, tuple[int, Head]] = {}
         self._next: tuple[int, int] | None = None
         self._thread = threading.Thread(target=self._run, name=f"log {path.name}", daemon=True)
@@ -159,9 +170,23 @@ class Writer:
                 self._heads.pop(match, None)
         if rows:
             self.stats.commits += 1
+            if self.stats.commits % WAL_CHECK == 0:
+                self._look_at_wal()
             self.stats.events += len(rows)
             self.stats.appends += sum(isinstance(result, int) for _, result in outcomes)
         return outcomes
+
+    def _look_at_wal(self) -> None:
+        """Say so when a reader keeps the write-ahead log from being emptied."""
+        with suppress(OSError):
+            size = self._path.with_name(f"{self._path.name}-wal").stat().st_size
+            self.stats.wal_bytes = size
+            if size > 2 * self._warned:
+                self._warned = size
+                log.warning(
+                    "the write-ahead log grows: a reader has been at it for long; end that one",
+                    extra={"log": str(self._path), "bytes": size},
+                )
 
     def _load(self, connection: Connection, wanted: set[str]) -> None:
         """Fetch where matches stand that were not written lately."""

@@ -89,7 +89,7 @@ def set_up(*, dev: bool) -> None:
         say(f"making {VENV.relative_to(ROOT)}")
         venv.create(VENV, with_pip=True)
     pip("--upgrade", "pip")
-    extras = ["openspiel", "poker", build] + ["dev"] * (dev or found.get("dev", False))
+    extras = ["openspiel", "poker", "reports", build] + ["dev"] * (dev or found.get("dev", False))
     say(f"installing Ostinato with {', '.join(extras)} (a few minutes the first time)")
     pip("--editable", f".[{','.join(extras)}]")
     repair()

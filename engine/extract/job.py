@@ -30,7 +30,7 @@ from engine.errors import BadBundle, BadWeights, NotWritten
 from engine.extract import compare, factors
 from engine.extract.files import write_bytes, write_file, write_tensors, written
 from engine.extract.report import write_report
-from engine.extract.weights import Weights, check_roles, open_weights
+from engine.extract.weights import INDEX, Weights, check_roles, open_weights
 from engine.manifest import Extraction, FileEntry, MatrixError, Part, file_entry, read_manifest
 
 if TYPE_CHECKING:
@@ -196,7 +196,15 @@ class _Job:
                 tokenizer=self.bundle / "tokenizer",
                 adapter=self.bundle / "adapter",
                 extraction=Extraction(
-                    job=job, tuned=str(self.tuned.folder), matrices=errors, left=left
+                    job=job,
+                    tuned=str(self.tuned.folder),
+                    matrices=errors,
+                    left=left,
+                    source={
+                        name: file_entry(self.tuned.folder / name).sha256
+                        for name in ("config.json", INDEX)
+                        if (self.tuned.folder / name).exists()
+                    },
                 ),
                 known=known,
             )

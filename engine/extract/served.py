@@ -13,8 +13,8 @@ from torch import Tensor
 from engine.bundle import Bundle, base_files
 from engine.contract import Ask, DecisionRequest
 from engine.llm.backend import VllmBackend
-from engine.llm.launch import Dtype
 from engine.manifest import FileEntry, Part
+from engine.settings import Dtype
 
 _DEADLINE_S = 600.0
 

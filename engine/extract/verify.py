@@ -23,7 +23,7 @@ from engine.manifest import MatrixError
 from engine.tokens import Encoder, Record
 
 if TYPE_CHECKING:
-    from engine.llm.launch import Dtype
+    from engine.settings import Dtype
 
 Engine = Literal["torch", "vllm"]
 """What computes the answers: the plain model, or what a worker runs."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -15,20 +15,29 @@ import msgspec
 import torch
 
 from engine.bundle import Bundle
-from engine.contract import Ask, DecisionReply, DecisionRequest, Field, FieldAnswer
-from engine.errors import BadBundle, EngineError, EngineFailed
+from engine.contract import (
+    Ask,
+    DecisionReply,
+    DecisionRequest,
+    Field,
+    FieldAnswer,
+    Prime,
+    Primed,
+)
+from engine.errors import BadBundle, EngineError, EngineFailed, RecordTooLong
 from engine.llm.chat import ChatRequest, ChatTokens, chat
 from engine.llm.check import require_vllm
 from engine.llm.launch import (
-    Dtype,
-    Features,
+    UNIT,
     adapter_request,
     fingerprint,
     launch,
     prepare_environment,
 )
-from engine.llm.plan import Outcome, plan_of
+from engine.llm.plan import Outcome, ReadPlan, plan_of, prime_plan
+from engine.llm.primes import Primes
 from engine.llm.settings import KEY
+from engine.settings import WorkerSettings
 from engine.tokens import PREFIX, Encoder, Record
 
 if TYPE_CHECKING:
@@ -61,7 +70,7 @@ class VllmBackend:
         engine: vLLM's engine, for its own server too: what is no decision runs on base weights.
         adapter: The bundle's adapter as a vLLM request names it; None for a bundle without.
         window: Longest record, in tokens.
-        fingerprint: vLLM, number format, base, adapter, head and tokenizer.
+        fingerprint: vLLM, number formats, base, adapter, head and tokenizer.
         dead: The engine process is gone; every later decision fails.
     """
 
@@ -81,20 +90,16 @@ class VllmBackend:
         self.dead = False
         self._encoder = encoder
         self._state_start = len(encoder.ids(PREFIX))
+        self._primes = Primes()
 
     @classmethod
     async def start(
         cls,
         bundle: Bundle,
+        settings: WorkerSettings | None = None,
         *,
-        dtype: Dtype = "bfloat16",
-        features: Features | None = None,
-        window: int,
-        kv_cache_memory: int | None = None,
-        max_seqs: int = 16,
-        max_batched_tokens: int = 2048,
-        chat_share: float = 0.25,
         debug: bool = False,
+        **changes: Any,
     ) -> VllmBackend:
         """Load the bundle in an engine process and ask it a fixed question.
 
@@ -102,43 +107,27 @@ class VllmBackend:
 
         Args:
             bundle: Base, head, tokenizer and perhaps an adapter.
-            dtype: Number format of the model; the head is computed in float32 always.
-            features: How head features are kept; None: in float32 for a model in float32, else in
-                float16, which rounds ten times less than bfloat16 in the same room.
-            window: Longest record in tokens; at most the model's own limit.
-            kv_cache_memory: Bytes for the cache; None: 256 MiB on a CPU, on a GPU what is free.
-            max_seqs: Sequences in one engine step.
-            max_batched_tokens: Tokens in one engine step; longer records are read in chunks.
-            chat_share: Chat's part of a step's tokens where decisions want all of them too, and of
-                its sequences.
+            settings: How to load it; None takes the defaults.
             debug: Let vLLM log what it does.
+            **changes: Settings that are to be others.
 
         Raises:
             EngineMissing: vLLM is absent or not the tested one.
             EngineFailed: vLLM did not start, or its first answer is not finite.
             BadBundle: The adapter changes nothing, or vLLM cannot take it.
+            BadSetting: vLLM, this machine or the model cannot do what is set.
+            DoesNotFit: This machine's memory does not hold it.
         """
+        settings = msgspec.structs.replace(settings or WorkerSettings(), **changes)
         prepare_environment(debug=debug)
         await anyio.to_thread.run_sync(require_vllm, abandon_on_cancel=True)
-        window = min(window, bundle.window)
-        features = features or ("float32" if dtype == "float32" else "float16")
-        start = partial(
-            launch,
-            bundle,
-            dtype=dtype,
-            features=features,
-            window=window,
-            kv_cache_memory=kv_cache_memory,
-            max_seqs=max_seqs,
-            max_batched_tokens=max_batched_tokens,
-            chat_share=chat_share,
-        )
+        start = partial(launch, bundle, settings)
         backend = cls(
             await anyio.to_thread.run_sync(start, abandon_on_cancel=True),
             encoder=Encoder(bundle.tokenizer),
             adapter=adapter_request(bundle),
-            window=window,
-            fingerprint=fingerprint(bundle, dtype, features),
+            window=settings.record_limit(bundle.window),
+            fingerprint=fingerprint(bundle, settings),
         )
         try:
             await backend._test()
@@ -158,6 +147,7 @@ class VllmBackend:
         ask = request.ask
         encode = partial(self._encoder.encode, ask, window=self.window)
         records = await anyio.to_thread.run_sync(encode)
+        self._primes.overtake(request.affinity, max(record.state_end for record in records))
         outcomes = await self._read_all(request.id, records, self.adapter, salt=ask.salt)
         fields = [ask.fields] if ask.form == "joint" else [(field,) for field in ask.fields]
         tokens = sum(len(record.input_ids) for record in records)
@@ -184,6 +174,31 @@ class VllmBackend:
                 tuple(records[0].input_ids) if request.explain and ask.form == "joint" else None
             ),
         )
+
+    async def prime(self, prime: Prime) -> Primed:
+        """Read a state for the questions to come; of a known one nothing is read.
+
+        A newer prime of the same affinity ends it, and so does a decision on a longer state.
+
+        Raises:
+            BadRequest: The text holds a lone surrogate; RecordTooLong if no question would fit.
+            EngineFailed: The engine process is gone.
+        """
+        encode = partial(self._encoder.encode_state, prime.state, prime.public_end)
+        ids, public_end = await anyio.to_thread.run_sync(encode)
+        length, tokens = len(ids), len(ids) // UNIT * UNIT
+        if length >= self.window:
+            raise RecordTooLong(
+                f"the state has {length} tokens, the window is {self.window}: no question fits"
+            )
+        if not tokens:
+            return Primed(tokens=0)
+        plan = prime_plan(public_end, tokens)
+        with self._primes.begin(prime.affinity, length):
+            outcome = await self._ask("prime", ids[:tokens], plan, self.adapter, prime.salt)
+            read = tokens - outcome.reused if outcome.steps else 0
+            return Primed(tokens=tokens, tokens_read=read, steps=outcome.steps)
+        return Primed(tokens=tokens, overtaken=True)
 
     async def chat(self, request: ChatRequest) -> AsyncGenerator[ChatTokens, None]:
         """Generate on the base weights; closing the generator, or cancelling, frees everything.
@@ -240,7 +255,7 @@ class VllmBackend:
                 records[index],
                 adapter,
                 salt,
-                siblings=len(records) > 1,
+                siblings=len(records) - 1,
             )
 
         try:
@@ -261,7 +276,23 @@ class VllmBackend:
         adapter: LoRARequest | None,
         salt: str,
         *,
-        siblings: bool,
+        siblings: int,
+    ) -> Outcome:
+        plan = plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt)
+        outcome = await self._ask(request_id, record.input_ids, plan, adapter, salt)
+        if not outcome.logits:
+            raise EngineFailed("the engine ended the record without an answer; ask again")
+        if not all(map(math.isfinite, outcome.logits)):
+            raise EngineFailed("the model's answer is not finite; other decisions go on")
+        return outcome
+
+    async def _ask(
+        self,
+        request_id: str,
+        input_ids: Sequence[int],
+        plan: ReadPlan,
+        adapter: LoRARequest | None,
+        salt: str,
     ) -> Outcome:
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -271,10 +302,11 @@ class VllmBackend:
             temperature=0.0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=plan_of(record, state_start=self._state_start, siblings=siblings),
+            # it stays what it is until it is sent: nothing that came over HTTP can look like it
+            extra_args={KEY: plan},
         )
         async with self.engine.asked(
-            request_id, record.input_ids, params, salt=salt, adapter=adapter
+            request_id, input_ids, params, salt=salt, adapter=adapter
         ) as outputs:
             output = await outputs.get()
         assert isinstance(output, RequestOutput)
@@ -282,8 +314,6 @@ class VllmBackend:
         if found is None:
             raise EngineFailed("the engine ended the record without an answer; ask again")
         outcome = msgspec.convert(found, Outcome)
-        if not all(map(math.isfinite, outcome.logits)):
-            raise EngineFailed("the model's answer is not finite; other decisions go on")
         return msgspec.structs.replace(outcome, reused=output.num_cached_tokens or 0)
 
 

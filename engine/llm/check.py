@@ -110,13 +110,9 @@ _USED_ON_CPU = (
     (
         "vllm.model_executor.layers.mamba.ops.cpu.gdn_attention",
         "",
-        ("cpu_gdn_attention_core", "register_cpu_gdn_attention_ops"),
+        ("causal_conv1d_torch", "cpu_gdn_attention_core", "register_cpu_gdn_attention_ops"),
     ),
-    (
-        "vllm.model_executor.layers.mamba.ops.cpu.causal_conv1d",
-        "",
-        ("causal_conv1d_fn_cpu",),
-    ),
+    ("vllm.v1.worker.gpu_model_runner", "", ("copy_kv_cache_blocks_inplace",)),
     ("vllm.model_executor.layers.mamba.mamba_utils", "", ("is_conv_state_dim_first",)),
     ("vllm.utils.torch_utils", "", ("LayerNameType", "_resolve_layer_name")),
 )

@@ -54,19 +54,25 @@ class FeaturePool:
         """Keep the features of a step's rows, [n, W], at their slots, [n]."""
         self.rows[slots] = features.to(self.rows.dtype)
 
-    def read(self, blocks: Sequence[int] | Tensor, length: int, size: int | None = None) -> Tensor:
-        """Give the features of a request's first tokens, [length, W].
+    def read(
+        self, blocks: Sequence[int] | Tensor, start: int, end: int, size: int | None = None
+    ) -> Tensor:
+        """Give the features of a request's tokens from `start` to `end`, [end - start, W].
 
         Args:
             blocks: The request's blocks, in order; there may be more than are needed.
-            length: How many tokens.
+            start: First token.
+            end: The one behind the last.
             size: Tokens of such a block, if vLLM's kernels divide the blocks of its cache.
         """
         size = size or self.block_size
-        needed = blocks[: -(-length // size)]
+        first = start // size
+        needed = blocks[first : -(-end // size)]
         ids = needed if isinstance(needed, Tensor) else self._indices(needed)
         offsets = torch.arange(size, device=self.rows.device)
-        return self.rows[(ids[:, None] * size + offsets).flatten()[:length]]
+        return self.rows[
+            (ids[:, None] * size + offsets).flatten()[start - first * size : end - first * size]
+        ]
 
     def _indices(self, values: Sequence[Any]) -> Tensor:
         indices = torch.tensor(values, dtype=torch.long)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from engine.adapter import TENSORS, fused_layers
 from engine.bundle import TOKENIZER_CONFIG, VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
-from engine.llm.settings import WorkerSettings
+from engine.llm.refuse import refuse
+from engine.llm.settings import EngineSettings
 from engine.plan import RANKS
+from engine.settings import CPU_CACHE, NumberFormat, WorkerSettings
 from engine.tensors import read_header
 
 if TYPE_CHECKING:
@@ -17,14 +19,22 @@ if TYPE_CHECKING:
 
     from engine.llm.guarded import GuardedLLM
 
-Dtype = Literal["bfloat16", "float32"]
-Features = Literal["float32", "float16", "bfloat16"]
+_TORCH: dict[NumberFormat, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_CACHE = {"auto": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
 
-_UNIT = 16
+UNIT = 16
 """Tokens that are reused only together; vLLM's hashes cost time for each."""
 
-_CPU_KV_CACHE = 256 << 20
-"""Bytes; left to itself vLLM takes nearly all memory of the machine."""
+_GUESSED = {
+    # the form that works while the next step is being planned
+    "ngram": {
+        "method": "ngram_gpu",
+        "num_speculative_tokens": 4,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 4,
+    },
+    "mtp": {"method": "mtp", "num_speculative_tokens": 1},
+}
 
 
 def prepare_environment(*, debug: bool) -> None:
@@ -35,6 +45,10 @@ def prepare_environment(*, debug: bool) -> None:
     """
     for name, value in {
         "OMP_NUM_THREADS": "1",
+        # memory of a step is kept for the next: to get it from the system again costs more than
+        # what is computed in it
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -49,22 +63,14 @@ def prepare_environment(*, debug: bool) -> None:
         os.environ.setdefault(name, value)
 
 
-def launch(
-    bundle: Bundle,
-    *,
-    dtype: Dtype,
-    features: Features,
-    window: int,
-    kv_cache_memory: int | None,
-    max_seqs: int,
-    max_batched_tokens: int,
-    chat_share: float,
-) -> GuardedLLM:
+def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
     """Load the bundle in an engine process; blocks for seconds, or minutes for a large model.
 
     Raises:
         EngineFailed: vLLM did not start; its log on stderr has the cause.
         BadBundle: The adapter's rank is beyond what vLLM takes.
+        BadSetting: vLLM, this machine or the model cannot do what is set.
+        DoesNotFit: This machine's memory does not hold it.
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.platforms import current_platform
@@ -72,19 +78,22 @@ def launch(
     from engine.llm.guarded import GuardedLLM
 
     on_cpu = current_platform.is_cpu()
+    refuse(bundle, settings, on_cpu=on_cpu)
     arguments = AsyncEngineArgs(
         model=str(bundle.base),
         tokenizer=str(bundle.tokenizer),
         # decisions come as tokens; without its settings the tokenizer is of no use to chat either
         skip_tokenizer_init=not (bundle.tokenizer / TOKENIZER_CONFIG).is_file(),
         language_model_only=True,
-        dtype=dtype,
-        max_model_len=window + 1,
-        max_num_seqs=max_seqs,
-        max_num_batched_tokens=max_batched_tokens,
-        kv_cache_memory_bytes=kv_cache_memory or (_CPU_KV_CACHE if on_cpu else None),
-        mamba_ssm_cache_dtype="float32",
-        prefix_match_unit=_UNIT,
+        dtype=settings.dtype,
+        max_model_len=settings.window_of(bundle.window) + 1,
+        max_num_seqs=settings.max_seqs,
+        max_num_batched_tokens=settings.max_batched_tokens,
+        kv_cache_memory_bytes=settings.kv_cache_memory or (CPU_CACHE if on_cpu else None),
+        kv_cache_dtype=_CACHE[settings.kv_cache_dtype],  # pyright: ignore[reportArgumentType]
+        mamba_ssm_cache_dtype=_TORCH[settings.state_dtype],  # pyright: ignore[reportArgumentType]
+        speculative_config=_guessing(settings),
+        prefix_match_unit=UNIT,
         enforce_eager=on_cpu,
         worker_cls="engine.llm.worker.DecisionWorker",
         scheduler_cls="engine.llm.scheduler.DecisionScheduler",
@@ -92,11 +101,12 @@ def launch(
         use_tqdm_on_load=False,
         **_adapter_arguments(bundle),
     )
-    arguments.additional_config = WorkerSettings(  # pyright: ignore[reportAttributeAccessIssue]
+    arguments.additional_config = EngineSettings(  # pyright: ignore[reportAttributeAccessIssue]
         head=str(bundle.head),
         head_config=bundle.head_config,
-        features=features,
-        chat_share=chat_share,
+        features=_TORCH[settings.feature_format],
+        on_cpu=on_cpu or settings.head_device == "cpu",
+        chat_share=settings.chat_share,
     )
     try:
         engine = GuardedLLM.from_engine_args(arguments)
@@ -121,10 +131,19 @@ def adapter_request(bundle: Bundle) -> LoRARequest | None:
     return LoRARequest(f"clef@{bundle.hash[:12]}", 1, str(bundle.adapter))
 
 
-def fingerprint(bundle: Bundle, dtype: Dtype, features: Features) -> str:
+def fingerprint(bundle: Bundle, settings: WorkerSettings) -> str:
     """Name in one line all that answers depend on."""
     parts = " ".join(f"{part}={digest}" for part, digest in bundle.part_hashes.items())
-    return f"vllm={VLLM_VERSION} dtype={dtype} features={features} {parts}"
+    return (
+        f"vllm={VLLM_VERSION} dtype={settings.dtype} kv={settings.kv_cache_dtype} "
+        f"state={settings.state_dtype} features={settings.feature_format} {parts}"
+    )
+
+
+def _guessing(settings: WorkerSettings) -> dict[str, Any] | None:
+    if settings.speculative == "dflash2":
+        return {"method": "dflash", "model": str(settings.draft)}
+    return _GUESSED.get(settings.speculative)
 
 
 def _adapter_arguments(bundle: Bundle) -> dict[str, Any]:

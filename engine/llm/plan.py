@@ -19,26 +19,28 @@ class ReadPlan(msgspec.Struct, frozen=True, kw_only=True):
         state_start: Where the state starts; before that all records are alike.
         public_end: Where the part of the state ends that records of other states share.
         state_end: Where the state ends.
-        siblings: Other questions on the same state come along.
+        siblings: Other records on the same state that come along.
+        salt: Keeps what is read for one tenant from another.
     """
 
     fields: tuple[RecordField, ...]
     state_start: int
     public_end: int
     state_end: int
-    siblings: bool = False
+    siblings: int = 0
+    salt: str = ""
 
     @property
     def limit(self) -> int:
         """The first question: from here on every row has to be read, whatever is kept."""
-        return min(field.question_span[0] for field in self.fields)
+        return min((field.question_span[0] for field in self.fields), default=self.state_end)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came back for one record.
 
     Attributes:
-        logits: Of its options in order.
+        logits: Of its options in order; none of a state that was read ahead.
         first_step: Number of the engine step that first read a part of it.
         last_step: Number of the step that completed it.
         missed: Why less was reused than could have been; empty if nothing was missed.
@@ -51,20 +53,27 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     missed: str
     reused: int = 0
 
+    @property
+    def steps(self) -> int:
+        """Engine steps from the first to the last."""
+        return 1 + self.last_step - self.first_step
 
-def plan_of(record: Record, *, state_start: int, siblings: bool) -> dict[str, Any]:
-    """Give the `extra_args` of a record.
 
-    The plan stays what it is until it is sent: nothing that came over HTTP can look like it.
-    """
-    plan = ReadPlan(
+def plan_of(record: Record, *, state_start: int, siblings: int, salt: str) -> ReadPlan:
+    """Give the plan of a record."""
+    return ReadPlan(
         fields=record.fields,
         state_start=state_start,
         public_end=record.public_end,
         state_end=record.state_end,
         siblings=siblings,
+        salt=salt,
     )
-    return {KEY: plan}
+
+
+def prime_plan(public_end: int, state_end: int) -> ReadPlan:
+    """Give the plan of a state that is read ahead."""
+    return ReadPlan(fields=(), state_start=0, public_end=public_end, state_end=state_end)
 
 
 def find_plan(sampling_params: Any) -> ReadPlan | None:

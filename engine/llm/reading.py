@@ -5,12 +5,16 @@ Knows torch and the head, not vLLM; `worker.py` feeds it.
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 import torch
 from torch import Tensor
 
 from engine.head import JointHead, Places, find_places
+from engine.head_layers import StateFeatures
 from engine.llm.features import FeaturePool
 from engine.llm.plan import ReadPlan
 
@@ -22,9 +26,10 @@ class Reading:
     and, after a preemption, once more. A row that never came is NaN, and so are then the logits.
     """
 
-    def __init__(self, length: int, places: Places) -> None:
+    def __init__(self, length: int, places: Places, state: tuple[int, bytes]) -> None:
         self.length = length
         self.places = places
+        self.state = state
         self.tail: Tensor | None = None
 
     def take(self, start: int, rows: Tensor) -> bool:
@@ -59,10 +64,15 @@ class Reader:
     def __len__(self) -> int:
         return len(self._readings)
 
-    def begin(self, request_id: str, input_ids: Sequence[int], plan: ReadPlan) -> None:
-        """Expect a record."""
+    def begin(
+        self, request_id: str, input_ids: Sequence[int], plan: ReadPlan, adapter: str
+    ) -> None:
+        """Expect a record that is read with an adapter."""
         places = find_places(input_ids, plan.fields, self._lm_head, torch.float32)
-        self._readings[request_id] = Reading(len(input_ids), places)
+        content = hashlib.sha256(array("q", input_ids[: plan.state_end]))
+        content.update(msgspec.msgpack.encode((adapter, plan.salt)))
+        state = plan.state_end, content.digest()
+        self._readings[request_id] = Reading(len(input_ids), places, state)
 
     def forget(self, request_ids: Iterable[str]) -> None:
         """Drop what ended or was given up; ids that are not records are ignored."""
@@ -77,9 +87,9 @@ class Reader:
         starts: Mapping[str, int],
         hidden: Tensor,
         slots: Tensor,
-        features_of: Callable[[str, int], Tensor],
+        features_of: Callable[[str, int, int], Tensor],
     ) -> dict[str, Tensor]:
-        """Take the rows of one engine step and score the records that it completed.
+        """Take the rows of one engine step and score the records that it completed, all at once.
 
         The features of all rows are kept, also those of requests that are no records: they may
         have the same beginning, and to leave rows out would cost more than their product.
@@ -90,29 +100,33 @@ class Reader:
             starts: Position of each request's first row.
             hidden: States after the final norm, [rows or more, hidden size]; valid in this step.
             slots: Where the rows lie in the cache, [rows].
-            features_of: Gives the features of a request's first tokens.
+            features_of: Gives the features of a request's tokens from one to another.
 
         Returns:
             The logits of all options of each completed record, one after another, on the way to
             the host: valid once the step's own output is.
         """
         self.pool.write(slots, self._head.memory(hidden[: len(slots)]))
-        completed: dict[str, Reading] = {}
+        completed: dict[tuple[int, bytes], dict[str, Reading]] = {}  # by state
         row = 0
         for request_id in request_ids:
             count = counts[request_id]
             reading = self._readings.get(request_id)
             if reading is not None and reading.take(starts[request_id], hidden[row : row + count]):
-                completed[request_id] = reading
+                completed.setdefault(reading.state, {})[request_id] = reading
             row += count
         if not completed:
             return {}
-        memories = [features_of(name, reading.length) for name, reading in completed.items()]
-        return dict(zip(completed, self._score(memories, list(completed.values())), strict=True))
+        features: list[StateFeatures] = []
+        for (end, _), on_state in completed.items():
+            rests = [features_of(name, end, each.length) for name, each in on_state.items()]
+            features.append(StateFeatures(features_of(next(iter(on_state)), 0, end), rests))
+        readings = {name: each for one in completed.values() for name, each in one.items()}
+        return dict(zip(readings, self._score(features, list(readings.values())), strict=True))
 
-    def _score(self, memories: list[Tensor], readings: list[Reading]) -> list[Tensor]:
+    def _score(self, features: list[StateFeatures], readings: list[Reading]) -> list[Tensor]:
         tails = [reading.tail for reading in readings if reading.tail is not None]
-        logits = self._head.logits(memories, tails, [reading.places for reading in readings])
+        logits = self._head.logits(features, tails, [reading.places for reading in readings])
         return list(map(_to_host, logits))
 
 

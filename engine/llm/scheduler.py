@@ -7,6 +7,7 @@ vLLM builds this class by name in the engine process: `scheduler_cls`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,13 @@ import msgspec
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.request_queue import RequestQueue
-from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from engine.llm.missed import History, Seen
 from engine.llm.plan import Outcome, ReadPlan, find_plan
-from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.settings import KEY, EngineSettings
 from engine.llm.shares import Shares, Side
 from engine.llm.snapshots import EndsAt, Stops, chat_stops, record_stops, watch
 
@@ -31,8 +32,14 @@ else:
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler as Base
 
 
+_KNOWN = Outcome(logits=[], first_step=1, last_step=0, missed="")
+"""Of a prime whose state was read before: no step was made for it."""
+
 _RUNNING: tuple[Side, ...] = ("chat", "decision", "prime")
 _TURNS: tuple[tuple[Side, ...], ...] = (("decision", "chat", "prime"), _RUNNING)
+
+_BETWEEN_RECORDS_S = 0.005
+"""From one record of a decision to the next; for long ones that is what their tokens take."""
 
 
 class Course(msgspec.Struct):
@@ -44,6 +51,7 @@ class Course(msgspec.Struct):
         first_step: Number of the step that first read a part of it; 0 before.
         reused: Tokens found at the last look.
         missed: Why no more were.
+        patience: Until when it waits for the other records of its decision, monotonic seconds.
     """
 
     plan: ReadPlan
@@ -51,6 +59,7 @@ class Course(msgspec.Struct):
     first_step: int = 0
     reused: int = 0
     missed: str = ""
+    patience: float = 0.0
 
 
 class DecisionScheduler(Base):
@@ -63,11 +72,12 @@ class DecisionScheduler(Base):
         self._on_state: dict[bytes, set[str]] = {}
         self._history = History(self.hash_block_size)
         settings = self.vllm_config.additional_config
-        assert isinstance(settings, WorkerSettings)
+        assert isinstance(settings, EngineSettings)
         self._shares = Shares(
             self.max_num_scheduled_tokens, self.max_num_running_reqs, settings.chat_share
         )
         self._aside: list[Request] = []
+        self._primed: dict[str, Request] = {}
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             watch(manager, self._stops)
 
@@ -82,11 +92,21 @@ class DecisionScheduler(Base):
             self._courses[request.request_id] = Course(plan, state)
             if state is not None:
                 self._on_state.setdefault(state, set()).add(request.request_id)
+                self._gather(self._on_state[state], plan.siblings)
         elif request.request_id not in self.requests:
             self._stops[request.request_id] = chat_stops(
                 request.num_prompt_tokens, self.hash_block_size
             )
         super().add_request(request)
+
+    def _gather(self, on_state: set[str], siblings: int) -> None:
+        """Let records of one decision begin together: they arrive one by one, milliseconds apart.
+
+        A step of one question costs half of what one of eight does.
+        """
+        until = time.monotonic() + siblings * _BETWEEN_RECORDS_S
+        for request_id in on_state:
+            self._courses[request_id].patience = until if len(on_state) <= siblings else 0.0
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Choose what the next step reads; whoever waits for a state to be read is left out."""
@@ -94,6 +114,7 @@ class DecisionScheduler(Base):
             request.request_id: place
             for place, request in enumerate([*self.skipped_waiting, *self.waiting])
         }
+        self._end_known_primes()
         self._aside = self._held()
         self.waiting.remove_requests(self._aside)
         self._share()
@@ -109,6 +130,20 @@ class DecisionScheduler(Base):
         setattr(output, KEY, self.current_step)
         return output
 
+    def _end_known_primes(self) -> None:
+        """End the primes that found their state read; they are answered with the step's outputs."""
+        known = [
+            request.request_id
+            for request in self.waiting
+            if request.status == RequestStatus.WAITING
+            and (course := self._courses.get(request.request_id)) is not None
+            and not course.plan.fields
+            and self._is_known(request, course)
+        ]
+        if known:
+            ended = self.finish_requests(known, RequestStatus.FINISHED_STOPPED)
+            self._primed |= {request.request_id: request for request in ended}
+
     def _order(self, requests: Sequence[Request]) -> None:
         """Let these wait in this order."""
         self.waiting.remove_requests(requests)
@@ -123,9 +158,15 @@ class DecisionScheduler(Base):
         the order, and the last is the first to lose its memory: that is a chat only among chats.
         """
         wanted: dict[Side, int] = {"chat": 0, "decision": 0, "prime": 0}
+        free = dict.fromkeys(wanted, self.max_num_running_reqs - len(self.running))
         for request in chain(self.running, self.waiting, self.skipped_waiting):
+            side = self._side(request)
+            if request.status != RequestStatus.RUNNING:
+                if not free[side]:
+                    continue
+                free[side] -= 1
             known = request.num_tokens_with_spec + request.num_output_placeholders
-            wanted[self._side(request)] += max(0, known - request.num_computed_tokens)
+            wanted[side] += max(0, known - request.num_computed_tokens)
         self._shares.divide(wanted)
         if sum(map(bool, wanted.values())) < 2:
             return
@@ -137,7 +178,7 @@ class DecisionScheduler(Base):
         course = self._courses.get(request.request_id)
         if course is None:
             return "chat"
-        return "decision" if course.plan.fields or self._several(course) else "prime"
+        return "decision" if course.plan.fields or self._awaited(course) else "prime"
 
     def _room(self, request: Request) -> int:
         """Count the tokens that a request may be given in this step."""
@@ -169,17 +210,25 @@ class DecisionScheduler(Base):
     ) -> dict[int, EngineCoreOutputs]:
         """Do vLLM's own, then put each decision's outcome into its output."""
         logits: dict[str, list[float]] = getattr(model_runner_output, KEY, None) or {}
+        step: int = getattr(scheduler_output, KEY)
         outcomes = {
             request_id: Outcome(
-                logits=values,
+                logits=logits.get(request_id, []),
                 first_step=course.first_step,
-                last_step=getattr(scheduler_output, KEY),
+                last_step=step,
                 missed=course.missed,
             )
-            for request_id, values in logits.items()
+            for request_id in scheduler_output.num_scheduled_tokens
             if (course := self._courses.get(request_id)) is not None
+            and (request_id in logits or not course.plan.fields)
         }
         outputs = super().update_from_output(scheduler_output, model_runner_output)
+        for request in self._primed.values():
+            outcomes[request.request_id] = _KNOWN
+            outputs.setdefault(request.client_index, EngineCoreOutputs(outputs=[])).outputs.append(
+                EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.STOP)
+            )
+        self._primed.clear()
         if outcomes:
             for output in (o for client in outputs.values() for o in client.outputs):
                 if output.request_id in outcomes:
@@ -204,13 +253,15 @@ class DecisionScheduler(Base):
         course = self._courses.get(request.request_id)
         if course is None:
             return super()._get_local_prefix_cache_hit(request)
-        found = self._look_up(request, course)
+        # a prime whose state became known within the step has its last unit read all the same
+        end = course.plan.limit + 1 if course.plan.fields else request.num_tokens
+        found = self._look_up(request, end)
         course.reused = found[1]
         return found
 
-    def _look_up(self, request: Request, course: Course) -> Any:
+    def _look_up(self, request: Request, end: int) -> Any:
         # vLLM leaves the last token of what it looks up to be read
-        shorter: Any = EndsAt(request, course.plan.limit + 1)
+        shorter: Any = EndsAt(request, end)
         return super()._get_local_prefix_cache_hit(shorter)
 
     def _why(self, request: Request, course: Course) -> str:
@@ -249,20 +300,27 @@ class DecisionScheduler(Base):
         return end - start
 
     def _several(self, course: Course) -> bool:
-        return course.plan.siblings or len(self._on_state.get(course.state or b"", ())) > 1
+        return course.plan.siblings > 0 or not course.plan.fields or self._awaited(course)
+
+    def _awaited(self, course: Course) -> bool:
+        return len(self._on_state.get(course.state or b"", ())) > 1
 
     def _held(self) -> list[Request]:
         """Find the waiting records whose state another one is about to read."""
         held: list[Request] = []
         readers: dict[bytes, bool] = {}
+        now = time.monotonic()
         for request in self.waiting:
             course = self._courses.get(request.request_id)
             if (
                 course is None
                 or course.state is None
-                or len(self._on_state[course.state]) < 2
+                or (len(self._on_state[course.state]) < 2 and now >= course.patience)
                 or request.status != RequestStatus.WAITING
             ):
+                continue
+            if now < course.patience:
+                held.append(request)
                 continue
             if course.state not in readers:
                 readers[course.state] = self._is_being_read(course.state)
@@ -292,4 +350,5 @@ class DecisionScheduler(Base):
         return False
 
     def _is_known(self, request: Request, course: Course) -> bool:
-        return self._look_up(request, course)[1] >= self._stops[request.request_id].state
+        known = self._look_up(request, course.plan.limit + 1)[1]
+        return known >= self._stops[request.request_id].state

@@ -14,13 +14,14 @@ KEY = "ostinato"
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerSettings:
+class EngineSettings:
     """Travels in vLLM's `additional_config` to every process of the engine.
 
     Attributes:
         head: Path of the head's tensors.
         head_config: Sizes of the head, as in the release's `joint_head_config.json`.
         features: How head features are kept: "float32", "float16" or "bfloat16".
+        on_cpu: The head scores on the CPU, wherever the model runs.
         chat_share: Chat's part of a step where decisions want all of it too, and of its sequences.
         home: Process that made these settings.
     """
@@ -28,6 +29,7 @@ class WorkerSettings:
     head: str
     head_config: dict[str, int]
     features: str = "float32"
+    on_cpu: bool = False
     chat_share: float = 0.25
     home: int = dataclasses.field(default_factory=os.getpid)
 
@@ -40,14 +42,20 @@ class WorkerSettings:
             self.head,
             self.head_config,
             self.features,
+            self.on_cpu,
             self.chat_share,
             self.home,
         )
 
 
 def _arrive(
-    head: str, head_config: dict[str, int], features: str, chat_share: float, home: int
-) -> WorkerSettings:
+    head: str,
+    head_config: dict[str, int],
+    features: str,
+    on_cpu: bool,
+    chat_share: float,
+    home: int,
+) -> EngineSettings:
     """Make the settings again; in another process than theirs, end it when theirs ends.
 
     Arrival is the first moment in an engine process that is ours. vLLM does not notice when its
@@ -64,4 +72,4 @@ def _arrive(
             os._exit(1)
 
         threading.Thread(target=outlive_nobody, name="home-watch", daemon=True).start()
-    return WorkerSettings(head, head_config, features, chat_share, home)
+    return EngineSettings(head, head_config, features, on_cpu, chat_share, home)

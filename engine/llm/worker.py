@@ -21,7 +21,7 @@ from engine.llm import lora, seeds
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
-from engine.llm.settings import KEY, WorkerSettings
+from engine.llm.settings import KEY, EngineSettings
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
@@ -37,8 +37,9 @@ class DecisionWorker(Worker):
         refuse_foreign_cache(self.vllm_config)
         lora.install()
         if current_platform.is_cpu():
-            from engine.llm import gdn
+            from engine.llm import copies, gdn
 
+            copies.install()
             gdn.install()
         else:
             from engine.llm import graphs
@@ -57,7 +58,7 @@ class DecisionWorker(Worker):
                 manager._adapter_manager, self.vllm_config.lora_config.target_modules or []
             )
         settings = self.vllm_config.additional_config
-        assert isinstance(settings, WorkerSettings)
+        assert isinstance(settings, EngineSettings)
         assert self.device is not None
         self._head = JointHead.from_file(
             Path(settings.head), settings.head_config, dtype=torch.float32, device=self.device
@@ -105,9 +106,10 @@ class DecisionWorker(Worker):
         reader.forget(scheduler_output.finished_req_ids)
         for new in scheduler_output.scheduled_new_reqs:
             plan = find_plan(new.sampling_params)
-            if plan is not None:
+            if plan is not None and plan.fields:
                 assert new.prompt_token_ids is not None
-                reader.begin(new.req_id, new.prompt_token_ids, plan)
+                adapter = new.lora_request.lora_name if new.lora_request else ""
+                reader.begin(new.req_id, new.prompt_token_ids, plan, adapter)
         state = self.model_runner.execute_model_state
         if state is not None:
             self._logits = self._read(reader, scheduler_output, state)
@@ -143,16 +145,16 @@ class DecisionWorker(Worker):
             rows = scheduler_output.total_num_scheduled_tokens
             slots = batch.block_table[group].slot_mapping.gpu[:rows]
 
-            def features_of(request_id: str, length: int) -> Tensor:
-                return pool.read(runner.requests[request_id].block_ids[group], length)
+            def features_of(request_id: str, start: int, end: int) -> Tensor:
+                return pool.read(runner.requests[request_id].block_ids[group], start, end)
 
         else:
             tables = runner.block_tables
             slots = tables.slot_mappings[group, : batch.num_tokens]
 
-            def features_of(request_id: str, length: int) -> Tensor:
+            def features_of(request_id: str, start: int, end: int) -> Tensor:
                 blocks = tables.input_block_tables[group][batch.req_ids.index(request_id)]
-                return pool.read(blocks, length, tables.kernel_block_sizes[group])
+                return pool.read(blocks, start, end, tables.kernel_block_sizes[group])
 
         return reader.step(
             batch.req_ids,

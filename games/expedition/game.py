@@ -86,6 +86,10 @@ class ExpeditionState(msgspec.Struct, frozen=True):
             return ()
         return (choice("step", _WHICH_STEP, self.options()), noul("energy_low", _LOW))
 
+    def truths(self) -> dict[str, str]:
+        """Give the answer to the second question."""
+        return {"energy_low": "true" if self.energy_low else "false"} if self.actor == 0 else {}
+
     def returns(self) -> tuple[float]:
         """Give the share of all points that a journey ending here has, from 0 to 1."""
         return (rules.share_of_points(self.world, self.situation),)

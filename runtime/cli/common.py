@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.models import Model, open_model
+from engine.settings import Device, KvCacheDtype, NumberFormat, Profile, Speculative
 from runtime.errors import BadInput
 from runtime.logging import configure_logging
 from runtime.settings import Settings, load_settings
@@ -34,7 +35,52 @@ ModelFlag = Annotated[
     ),
 ]
 WindowFlag = Annotated[
-    int | None, typer.Option(help="The most tokens a record may have.", metavar="TOKENS")
+    int | None,
+    typer.Option(help="The most tokens of a sequence, record or chat.", metavar="TOKENS"),
+]
+ProfileFlag = Annotated[
+    Profile | None,
+    typer.Option(help="Window, seats and cache format together; what is set singly goes before."),
+]
+RecordTokensFlag = Annotated[
+    int | None,
+    typer.Option(
+        "--max-record-tokens",
+        help="The most tokens of a record. Default: the window.",
+        metavar="TOKENS",
+    ),
+]
+SeqsFlag = Annotated[
+    int | None,
+    typer.Option("--max-seqs", help="Sequences in one engine step.", metavar="NUMBER"),
+]
+CacheFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-cache-memory",
+        help="For keys, values, states and head features: 20GiB, 512MiB. Default: 256MiB on a CPU,"
+        " on a GPU what is free.",
+        metavar="SIZE",
+    ),
+]
+CacheDtypeFlag = Annotated[
+    KvCacheDtype | None,
+    typer.Option("--kv-cache-dtype", help="How keys and values are kept."),
+]
+StateDtypeFlag = Annotated[
+    NumberFormat | None,
+    typer.Option("--state-dtype", help="How states of linear attention are kept."),
+]
+SpeculativeFlag = Annotated[Speculative | None, typer.Option(help="How chats guess tokens ahead.")]
+DraftFlag = Annotated[
+    Path | None, typer.Option(help="A draft model's folder, for dflash2.", metavar="DIR")
+]
+HeadDeviceFlag = Annotated[
+    Device | None,
+    typer.Option("--head-device", help="Where the head scores. Default: beside the model."),
+]
+DeviceFlag = Annotated[
+    Device | None, typer.Option(help="Where the model runs. Default: where vLLM here does.")
 ]
 DtypeFlag = Annotated[
     str | None,
@@ -70,4 +116,4 @@ def model_of(spec: str | None, settings: Settings) -> Model:
             f"no model: {default} is not there; `make bundle` makes a small one,"
             " or name one with --model"
         )
-    return open_model(spec or str(default), window=settings.window)
+    return open_model(spec or str(default), window=settings.longest_record)

@@ -91,7 +91,9 @@ async def _decide(
     logits: bool,
 ) -> None:
     source = uuid.uuid4().hex[:12]
-    async with embedded(model, home=settings.home, source=source, dtype=settings.dtype) as engine:
+    async with embedded(
+        model, home=settings.home, source=source, settings=settings.worker
+    ) as engine:
         await decide_lines(
             engine,
             lines,

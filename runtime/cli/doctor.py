@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from runtime.cli.show import out, print_json
+from engine.checkup import Check
+from runtime.cli.show import TASK, out, print_json, progress
 from runtime.doctor import examine
 from runtime.settings import load_settings
 
@@ -20,15 +21,38 @@ def doctor(
         Path | None,
         typer.Option(help="A bundle to check, with the hashes of all its files.", metavar="BUNDLE"),
     ] = None,
+    load: Annotated[
+        bool | None,
+        typer.Option(
+            "--load/--no-load",
+            help="Load the bundle as a worker does, for its kernels and 20 seconds of speed checks."
+            " Default: where there is a GPU.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Check what this machine has: Python, SQLite, nats-server, vLLM, packages, model files.
+    """Check what this machine has: Python, SQLite, nats-server, vLLM, packages, and a model.
 
-    Every line that is not ok says what to do. Exit code 1 if a line is an error.
+    Of a model: its files' hashes, head, adapter and tokenizer against the base, whether it is the
+    real release, and the room for it. On a GPU also which kernels vLLM chose, which of them are
+    fallbacks, and whether the card is as fast as it should be. Every line that is not ok says what
+    to do. Exit code 1 if a line is an error.
+
+    Example: ostinato doctor --model clef-bundle
     """
-    home = load_settings().home
-    default = home / "bundle"
-    checks = list(examine(home=home, model=model or (default if default.exists() else None)))
+    settings = load_settings()
+    default = settings.home / "bundle"
+    found = examine(
+        home=settings.home,
+        model=model or (default if default.exists() else None),
+        settings=settings.worker,
+        load=load,
+    )
+    with progress("looking", None, quiet=json) as bar:
+        checks: list[Check] = []
+        for check in found:
+            checks.append(check)
+            bar.update(TASK, completed=len(checks), note=check.name)
     failed = any(check.status == "error" for check in checks)
     if json:
         print_json({"checks": checks, "ok": not failed})

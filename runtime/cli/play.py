@@ -225,7 +225,7 @@ async def _play(
                     model,
                     home=settings.home,
                     source=log.log_id,
-                    dtype=settings.dtype,
+                    settings=settings.worker,
                     on_stray=on_stray,
                 )
             )

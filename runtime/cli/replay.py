@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,16 @@ import anyio
 import typer
 from rich.table import Table
 
-from runtime.cli.common import JsonFlag, check_match, settings_of
+from runtime.cli import fork, moment, redecide
+from runtime.cli.common import JsonFlag, ModelFlag, check_match, settings_of
 from runtime.cli.show import TASK, out, print_json, progress
-from runtime.replay import replay_file
+from runtime.recordings import open_recordings
+from runtime.replay import ReplayReport, replay_file
 
 REPLAY_DIFFERS = 4
 SHOWN = 20
+FEW = 400
+"""Matches up to which one process is faster than several, which have to start first."""
 
 
 def replay(
@@ -24,20 +29,116 @@ def replay(
     match: Annotated[
         str | None, typer.Option(help="Only this match.", metavar="ID", parser=check_match)
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many share the work; default: one for each core."),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="With --match: show state, views and request after this event.",
+            metavar="VERSION",
+        ),
+    ] = None,
+    redecided: Annotated[
+        str | None,
+        typer.Option(
+            "--redecide",
+            help="Ask another model the recorded decisions and compare its answers.",
+            metavar="BUNDLE|mock:...",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="With --redecide: draw the comparison.", metavar="FILE.svg"),
+    ] = None,
+    forked: Annotated[
+        int | None,
+        typer.Option(
+            "--fork",
+            min=0,
+            help="With --match: play on from this event as a new match.",
+            metavar="VERSION",
+        ),
+    ] = None,
+    seat: Annotated[
+        list[str] | None,
+        typer.Option("--seat", help="With --fork: the agent of each seat.", metavar="AGENT"),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --fork: where the new match goes; default FILE.", metavar="FILE.db"
+        ),
+    ] = None,
+    model: ModelFlag = None,
     json: JsonFlag = False,
 ) -> int:
     """Replay matches and compare every version with what was recorded.
 
     State, each seat's view, each request's bytes, legality, the policy's choice: all are derived
     again and compared. No model is asked. Exit code 0 only if every match is identical, else 4.
+
+    Examples:
+    ostinato replay games.db;
+    ostinato replay games.db --match ID --at 17;
+    ostinato replay games.db --redecide BUNDLE --plot change.svg;
+    ostinato replay games.db --match ID --fork 17 --seat decision --seat random
     """
-    settings_of(None)
-    with progress("replaying", None, quiet=json) as bar:
-        report = anyio.run(
-            lambda: replay_file(
-                file, match=match, on_replayed=lambda _: bar.update(TASK, advance=1)
-            )
+    _check_flags(
+        match=match, at=at, redecided=redecided, plot=plot, forked=forked, seat=seat, log=log
+    )
+    settings = settings_of(None)
+    if at is not None:
+        assert match is not None
+        return moment.show(file, match, at, home=settings.home, json=json)
+    if redecided is not None:
+        return redecide.compare(file, redecided, settings, match=match, plot=plot, json=json)
+    if forked is not None:
+        assert match is not None
+        return fork.play_on(
+            file, match, forked, seat or [], settings, model=model, log_file=log or file, json=json
         )
+    return _replay(file, match, processes, json=json)
+
+
+def _check_flags(**given: object) -> None:
+    """Refuse flags that say nothing together."""
+    modes = [name for name in ("at", "redecided", "forked") if given[name] is not None]
+    names = {"redecided": "--redecide", "forked": "--fork", "at": "--at"}
+    if len(modes) > 1:
+        raise typer.BadParameter(f"take one of {' and '.join(names[mode] for mode in modes)}.")
+    for flag, needs in (
+        ("at", "match"),
+        ("forked", "match"),
+        ("forked", "seat"),
+        ("plot", "redecided"),
+        ("seat", "forked"),
+        ("log", "forked"),
+    ):
+        if (given[flag] and not given[needs]) or (given[flag] == 0 and given[needs] is None):
+            name, other = (names.get(each, f"--{each}") for each in (flag, needs))
+            raise typer.BadParameter(f"{name} needs {other}.")
+
+
+def _replay(file: Path, match: str | None, processes: int | None, *, json: bool) -> int:
+    async def run() -> ReplayReport:
+        count = 1
+        if match is None:
+            async with open_recordings(file) as recordings:
+                count = recordings.count()
+        bar.update(TASK, total=count)
+        shared = processes or (1 if count <= FEW else os.cpu_count() or 1)
+        return await replay_file(
+            file,
+            match=match,
+            processes=shared,
+            on_replayed=lambda some: bar.update(TASK, advance=some),
+        )
+
+    with progress("replaying", None, quiet=json) as bar:
+        report = anyio.run(run)
     if json:
         print_json(
             {

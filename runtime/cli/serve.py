@@ -105,7 +105,7 @@ def serve(
             model=opened,
             home=settings.home,
             nats_url=nats or os.environ.get(NATS_VARIABLE),
-            dtype=settings.dtype,
+            settings=settings.worker,
             on_listening=lambda: err.print(f"listening on {shown}; a worker is getting ready"),
             on_ready=lambda: err.print(f"ready: {opened.name} at {shown}/v1/systemone"),
         )

@@ -25,6 +25,7 @@ from runtime.http.problems import Problem, encode, problem
 
 log = logging.getLogger(__name__)
 
+_CHARACTERS_A_TOKEN: Final = 4  # about
 _CLOSED: Final = 499  # nobody is there to read it; for the log and the metrics
 
 
@@ -33,6 +34,8 @@ def application(gateway: Gateway) -> ASGIApp:
     routes = Routes(gateway)
     paths: dict[str, tuple[str, Callable[[Request], Awaitable[Response]]]] = {
         "/v1/systemone": ("POST", routes.systemone),
+        "/v1/chat/completions": ("POST", routes.chat),
+        "/v1/completions": ("POST", routes.chat),
         "/v1/models": ("GET", routes.models),
         "/health": ("GET", routes.health),
         "/health/live": ("GET", routes.live),
@@ -66,8 +69,32 @@ class Routes:
 
     async def systemone(self, request: Request) -> Response:
         """Answer questions about a state."""
-        gateway, limits = self._gateway, self._gateway.limits
+        gateway = self._gateway
         caller = gateway.identify(request.headers)  # before anything is unpacked
+        body = await self._body(request)
+        asked = systemone.read(body, models=gateway.names, caller=caller)
+        async with _while_connected(request):
+            reply = await gateway.decide(asked.ask, caller=caller, affinity=asked.affinity)
+            return _json(
+                systemone.reply_to(asked, reply, model=gateway.name, confidence=gateway.confidence)
+            )
+        raise ClientDisconnect
+
+    async def chat(self, request: Request) -> Response:
+        """Have a chat's next words written by a worker."""
+        gateway = self._gateway
+        caller = gateway.identify(request.headers)
+        body = await self._body(request)
+        wanted, worker = gateway.chat.read(body, caller=caller)
+        gateway.spend(caller, tokens=len(body) // _CHARACTERS_A_TOKEN)
+        path = request.url.path.rstrip("/")
+        async with _while_connected(request):
+            return await gateway.chat.post(path, wanted, worker)
+        raise ClientDisconnect
+
+    async def _body(self, request: Request) -> bytes:
+        """Read and unpack a JSON body; raises Problem."""
+        limits = self._gateway.limits
         kind = request.headers.get("content-type", "application/json").partition(";")[0]
         if kind.strip().lower() not in ("application/json", ""):
             raise problem(
@@ -80,14 +107,7 @@ class Routes:
             request.stream(), limit=limits.body_bytes, seconds=limits.body_s
         )
         encoding = request.headers.get("content-encoding", "")
-        body = bodies.unpack(packed, encoding, limit=limits.body_bytes)
-        asked = systemone.read(body, models=gateway.names, caller=caller)
-        async with _while_connected(request):
-            reply = await gateway.decide(asked.ask, caller=caller, affinity=asked.affinity)
-            return _json(
-                systemone.reply_to(asked, reply, model=gateway.name, confidence=gateway.confidence)
-            )
-        raise ClientDisconnect
+        return bodies.unpack(packed, encoding, limit=limits.body_bytes)
 
     async def models(self, request: Request) -> Response:
         """List the model under its names, for clients of System One and of OpenAI."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -13,8 +12,9 @@ import msgspec
 from engine.client import Engine
 from engine.contract import Ask, DecisionReply
 from engine.errors import EngineError, RecordTooLong
-from engine.models import Model
+from engine.models import Model, served_name
 from runtime.http.answers import Confidence
+from runtime.http.chat import ChatProxy
 from runtime.http.keys import Keys
 from runtime.http.load import Load
 from runtime.http.metrics import Metrics
@@ -76,7 +76,7 @@ class Gateway:
         limits: Limits | None = None,
     ) -> None:
         self.model = model
-        self.name = _slug(model.name)
+        self.name = served_name(model.name)
         self.names = tuple(dict.fromkeys((self.name, *ALIASES, *aliases)))
         self.keys = keys
         self.confidence: Confidence = confidence
@@ -84,6 +84,7 @@ class Gateway:
         self.load = Load()
         self.metrics = Metrics(self.load)
         self.started = int(time.time())
+        self.chat = ChatProxy((self.name, *aliases), self.names)
         self.engine: Engine | None = None
         """None until a worker is there, and while there is none."""
         self.ending = False
@@ -104,6 +105,11 @@ class Gateway:
         """Give the name of the caller's key; empty where none is needed. Raises Problem."""
         return "" if self.keys is None else self.keys.check(headers.get("authorization"))
 
+    def spend(self, caller: str, *, tokens: int) -> None:
+        """Count a request against the limits of the caller's key. Raises Problem."""
+        if self.keys is not None:
+            self.keys.spend(caller, tokens=tokens)
+
     async def decide(self, ask: Ask, *, caller: str, affinity: str) -> DecisionReply:
         """Have one ask answered.
 
@@ -121,8 +127,7 @@ class Gateway:
                 503, "unavailable_error", f"no worker of {self.name} is ready", retry_s=1.0
             )
         self.load.admit(tokens, seconds=limit_s)
-        if self.keys is not None:
-            self.keys.spend(caller, tokens=tokens)
+        self.spend(caller, tokens=tokens)
         try:
             with self.load.under_way(tokens):
                 reply = await self._sharing.decide(engine, ask, affinity=affinity, seconds=limit_s)
@@ -148,7 +153,3 @@ class Gateway:
                 " shorten the state, or send x_max_length to have its end cut"
             )
         return min(longest, ask.max_length or window)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9._-]+", "-", name).strip("-") or "model"

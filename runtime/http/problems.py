@@ -59,12 +59,17 @@ def problem(
         **headers: Further headers, underscores for hyphens.
     """
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    if retry_s is not None:
-        wait_s = min(max(retry_s, 0.1), LONGEST_WAIT_S)
-        sent["retry-after-ms"] = str(round(wait_s * 1000))
-        sent["retry-after"] = str(math.ceil(wait_s))
+    sent |= retry_headers(retry_s)
     body = {"detail": {"error_type": error_type, "message": message}}
     return Problem(status, body, sent, code=error_type)
+
+
+def retry_headers(seconds: float | None) -> dict[str, str]:
+    """Say when to ask again, in both ways that clients read."""
+    if seconds is None:
+        return {}
+    wait_s = min(max(seconds, 0.1), LONGEST_WAIT_S)
+    return {"retry-after-ms": str(round(wait_s * 1000)), "retry-after": str(math.ceil(wait_s))}
 
 
 def invalid(message: str, place: tuple[str | int, ...] = (), kind: str = "value_error") -> Problem:

@@ -21,7 +21,7 @@ from engine.client import QueueEngine, connect_engine
 from engine.embedded import embedded
 from engine.errors import QueueUnavailable
 from engine.models import Model
-from engine.worker import Dtype
+from engine.settings import WorkerSettings
 from runtime.errors import BadInput
 from runtime.http.app import application
 from runtime.http.gateway import Gateway
@@ -109,7 +109,7 @@ async def serve(
     model: Model,
     home: Path,
     nats_url: str | None = None,
-    dtype: Dtype | None = None,
+    settings: WorkerSettings | None = None,
     on_listening: Callable[[], None] = lambda: None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
@@ -121,7 +121,7 @@ async def serve(
         model: What is served.
         home: The data folder, for an embedded broker.
         nats_url: A broker with workers; None runs both here.
-        dtype: Of an embedded worker.
+        settings: Of an embedded worker.
         on_listening: Called when requests are taken, which are refused until a worker is ready.
         on_ready: Called when one is.
 
@@ -150,23 +150,28 @@ async def serve(
                     server.should_exit = True
 
         async def answer() -> None:
-            async with _engine(model, home, nats_url, source, dtype) as engine:
+            async with _engine(model, home, nats_url, source, settings) as engine:
                 await _watch(engine, gateway, deciding, on_ready)
 
         group.start_soon(end_on_signal)
         group.start_soon(answer)
         on_listening()
         await server.serve(sockets=[listener])
+        await gateway.chat.close()
         deciding.cancel_scope.cancel()
         group.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def _engine(
-    model: Model, home: Path, nats_url: str | None, source: str, dtype: Dtype | None
+    model: Model,
+    home: Path,
+    nats_url: str | None,
+    source: str,
+    settings: WorkerSettings | None,
 ) -> AsyncIterator[QueueEngine]:
     if nats_url is None:
-        async with embedded(model, home=home, source=source, dtype=dtype) as engine:
+        async with embedded(model, home=home, source=source, settings=settings) as engine:
             yield engine
     else:
         async with connect_engine(nats_url, model, source=source) as engine:
@@ -187,11 +192,14 @@ async def _watch(
         misses = 0 if worker is not None else misses + 1
         if misses == 0:
             gateway.engine = engine
+            with contextlib.suppress(QueueUnavailable):  # the next look tells
+                gateway.chat.workers = await engine.chats()
             if not told:
                 on_ready()
                 told = True
         elif misses >= _MISSES:
             gateway.engine = None
+            gateway.chat.workers = []
             if not engine.connected:
                 gateway.fail_all(QueueUnavailable("the queue cannot be reached; ask again"))
         await anyio.sleep(_CHECK_S)

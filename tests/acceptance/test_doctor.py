@@ -22,7 +22,8 @@ def test_it_looks_at_everything(ostinato: Command, tmp_path: Path):
     for check in checks.values():
         assert set(check) == {"name", "status", "detail", "remedy"}
         assert check["status"] == "ok" or check["remedy"]
-    assert checks["model"]["status"] == "ok"
+    for name in ("model", "base", "head", "adapter", "tokenizer", "release", "memory"):
+        assert checks[name]["status"] == "ok"
     assert document["ok"] == all(check["status"] != "error" for check in checks.values())
     assert done.code == (0 if document["ok"] else 1)
 

@@ -118,7 +118,7 @@ def test_without_a_queue_clients_are_told_and_with_it_back_answered(ostinato: Co
             if reply.status_code != 200:  # the broker may be back before anybody notices
                 assert reply.status_code == 503
                 assert int(reply.headers["retry-after-ms"]) <= 2000
-            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200)
+            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200, within_s=60)
             assert client.get("/health").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert finished(process).code == 0
@@ -132,7 +132,7 @@ def test_a_worker_that_dies_is_missed_and_comes_back(ostinato: Command):
             reply = client.post(SYSTEMONE, json=EXAMPLE)  # waits for the next worker, or is told
             assert reply.status_code in (200, 503)
             wait_for(lambda: worker not in ostinato.running())
-            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200)
+            wait_for(lambda: client.post(SYSTEMONE, json=EXAMPLE).status_code == 200, within_s=60)
             assert client.get("/health/live").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert finished(process).code == 0

@@ -114,7 +114,7 @@ async def test_a_worker_that_joins_takes_its_share_and_one_that_leaves_gives_it_
     running: RunningBroker,
 ) -> None:
     async with working(running.url, Card()) as first:
-        assert shared([first])
+        await until(lambda: shared([first]))
         async with working(running.url, Card()) as second:
             await until(lambda: shared([first, second]))
             second.drain()

@@ -131,6 +131,27 @@ async def test_a_worker_that_dies_while_it_starts_again_is_started_again(
         assert len(await all_answered(engine, "d")) == 20
 
 
+async def test_a_server_that_dies_while_it_starts_again_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: list[process.Child] = []
+    start = process.start
+
+    def note(command: Sequence[str], **options: Any) -> process.Child:
+        child = start(command, **options)
+        if "--config" in command:
+            servers.append(child)
+            if len(servers) in (2, 3):
+                os.kill(child.pid, signal.SIGKILL)
+        return child
+
+    monkeypatch.setattr(process, "start", note)
+    async with embedded(MODEL, home=tmp_path, source="log1") as engine:
+        os.kill(servers[0].pid, signal.SIGKILL)
+        assert len(await all_answered(engine, "d")) == 20
+    assert len(servers) == 4
+
+
 async def test_the_window_is_the_workers_too(tmp_path: Path) -> None:
     model = open_model("mock", window=10)
     async with embedded(model, home=tmp_path, source="log1") as engine:

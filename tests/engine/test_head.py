@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.errors import BadBundle
 from engine.head import JointHead, find_places
+from engine.head_layers import StateFeatures
 from engine.manifest import HeadConfig
 from engine.tokens import RecordField
 from tests.support.bundles import ORACLE, oracle_answers
@@ -81,8 +82,9 @@ def test_logits_and_features_from_true_states(
 def plainly(head: JointHead) -> JointHead:
     """Let every layer project all tokens to keys and values, as the release does."""
 
-    def read(self: Any, queries: Tensor, memory: Any, norm: Any = None) -> Tensor:
-        features = memory.features
+    def read(self: Any, queries: Tensor, memory: Any, rows: Any, norm: Any = None) -> Tensor:
+        [rest] = memory.rests
+        features = torch.cat((memory.state, rest))
         return self(queries, features if norm is None else norm(features))
 
     head = copy.deepcopy(head)
@@ -148,25 +150,64 @@ def test_absorption_at_the_size_of_the_release() -> None:
             torch.testing.assert_close(found, truth, atol=band, rtol=0)
 
 
+def features_of(memory: Tensor, *ends: int) -> StateFeatures:
+    """Cut the features of records on one state behind it."""
+    return StateFeatures(memory[: ends[0]], [memory[end:] for end in ends])
+
+
 def test_records_scored_together_are_scored_alone(
     activations: dict[str, Tensor], lm_head: Tensor, answers: dict[str, Any]
 ) -> None:
     head = JointHead.from_file(HEAD, CONFIG)
-    memories, tails, places, alone = [], [], [], []
+    features, tails, places, alone = [], [], [], []
     for case in CASES:
         hidden, answer = activations[f"{case}.clef.hidden"], answers[case]
         fields, ids = fields_of(answer), answer["input_ids"]
         places.append(find_places(ids, fields, lm_head, torch.float32))
-        memories.append(head.memory(hidden))
+        features.append(features_of(head.memory(hidden), places[-1].start))
         tails.append(hidden[places[-1].start :])
         alone.append(torch.cat(head.score(hidden, ids, lm_head, fields)))
-    for one, other in zip(head.logits(memories, tails, places), alone, strict=True):
+    for one, other in zip(head.logits(features, tails, places), alone, strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=0)
-    memories[1] = memories[1] * torch.nan
-    first, lost, last = head.logits(memories, tails, places)
+    features[1] = StateFeatures(features[1].state * torch.nan, features[1].rests)
+    first, lost, last = head.logits(features, tails, places)
     assert lost.isnan().all()
     torch.testing.assert_close(first, alone[0], atol=2e-6, rtol=0)
     torch.testing.assert_close(last, alone[2], atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("peak", [1.0, 5.0])
+def test_questions_on_one_state_share_its_features(
+    peak: float, activations: dict[str, Tensor], lm_head: Tensor, answers: dict[str, Any]
+) -> None:
+    """Records that fork anywhere, with few options and with many, beside others."""
+    head = peaked(JointHead.from_file(HEAD, CONFIG, dtype=torch.float64), peak)
+    torch.manual_seed(3)
+    state, other = torch.randn(90, 128).double(), torch.randn(7, 128).double()
+    groups: list[StateFeatures] = []
+    tails, places, alone = [], [], []
+    for begins, shapes in ((state, [(40, (2,)), (9, (1,)), (31, (3, 2))]), (other, [(80, (30,))])):
+        rests = []
+        for length, counts in shapes:
+            hidden = torch.cat((begins, torch.randn(length, 128).double()))
+            start, end = len(begins) + 2, len(hidden)
+            fields = [
+                RecordField(1, (start, start + 2), tuple((end - 1 - i % 5, end) for i in range(n)))
+                for n in counts
+            ]
+            ids = torch.randint(200, (end,)).tolist()
+            places.append(find_places(ids, fields, lm_head, torch.float64))
+            tails.append(hidden[start:])
+            rests.append(head.memory(hidden)[len(begins) :])
+            alone.append(torch.cat(head.score(hidden, ids, lm_head, fields)))
+        groups.append(StateFeatures(head.memory(begins), rests))
+    for found, truth in zip(head.logits(groups, tails, places), alone, strict=True):
+        torch.testing.assert_close(found, truth, atol=1e-12, rtol=0)
+    groups[0].rests[1][3] = torch.nan
+    first, lost, third, last = head.logits(groups, tails, places)
+    assert lost.isnan().all()
+    for found, truth in zip((first, third, last), (alone[0], *alone[2:]), strict=True):
+        torch.testing.assert_close(found, truth, atol=1e-12, rtol=0)
 
 
 def test_what_keeping_features_in_fewer_bits_costs(
@@ -185,9 +226,10 @@ def test_what_keeping_features_in_fewer_bits_costs(
             hidden, answer = activations[f"{case}.clef.hidden"].double(), answers[case]
             places = find_places(answer["input_ids"], fields_of(answer), lm_head, torch.float64)
             memory, tail = head.memory(hidden), hidden[places.start :]
-            [truth] = head.logits([memory], [tail], [places])
+            [truth] = head.logits([features_of(memory, places.start)], [tail], [places])
             for dtype in (torch.float32, torch.float16, torch.bfloat16):
-                [found] = head.logits([memory.to(dtype)], [tail], [places])
+                kept = features_of(memory.to(dtype), places.start)
+                [found] = head.logits([kept], [tail], [places])
                 key = str(dtype), factor
                 error = float((found - truth).abs().max())
                 worst[key] = max(worst.get(key, 0.0), error)

@@ -148,10 +148,11 @@ async def test_the_states_are_those_of_the_release(adapted):
         reader, seen = worker._reader, worker.__dict__.setdefault("seen", [])
         stock = reader._score
 
-        def score(memories, readings):
-            [memory], [reading] = memories, readings
-            seen.append((memory.tolist(), reading.places.start, reading.tail.tolist()))
-            return stock(memories, readings)
+        def score(features, readings):
+            [[state, [rest]]], [reading] = features, readings
+            memory = [*state.tolist(), *rest.tolist()]
+            seen.append((memory, reading.places.start, reading.tail.tolist()))
+            return stock(features, readings)
 
         reader._score = score
 

@@ -72,3 +72,41 @@ def test_a_token_that_forgets_everything_leaves_no_infinity(delta_rule):
     outputs, end = delta_rule(query, key, value, decay, strength, state)
     assert outputs.isfinite().all()
     assert end.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["32", "16"])
+@pytest.mark.parametrize("lengths", [[40], [1], [2], [33, 1, 2, 3, 90], [1, 1, 1]])
+def test_all_sequences_at_once_are_convolved_as_vllm_does_one_by_one(dtype, lengths):
+    pytest.importorskip("vllm")
+    from vllm.model_executor.layers.mamba.ops.cpu.causal_conv1d import causal_conv1d_fn_cpu
+
+    from engine.llm.gdn import convolve
+
+    source = torch.Generator().manual_seed(len(lengths))
+    channels, width = 48, 4
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=source).to(dtype)
+
+    x, weight, bias = normal(sum(lengths), channels).t(), normal(channels, width), normal(channels)
+    kept = normal(9, width - 1, channels).transpose(1, 2)
+    starts = torch.tensor([0, *lengths]).cumsum(0, dtype=torch.int32)
+    slots = torch.tensor([7, 2, 5, 1, 8][: len(lengths)], dtype=torch.int32)
+    for resumed in (slots > 4, slots > 0, slots < 0):
+        for each in (None, bias):
+            states = kept.clone(), kept.clone()
+            found, expected = (
+                function(
+                    x,
+                    weight,
+                    each,
+                    after,
+                    starts,
+                    cache_indices=slots,
+                    has_initial_state=resumed,
+                    activation="silu",
+                )
+                for function, after in zip((convolve, causal_conv1d_fn_cpu), states, strict=True)
+            )
+            torch.testing.assert_close(found, expected)
+            assert states[0].equal(states[1])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -23,11 +24,10 @@ class Sum:
     def memory(self, hidden):
         return hidden
 
-    def logits(self, memories, tails, places):
-        return [
-            (memory.sum() + tail.sum()).reshape(1)
-            for memory, tail in zip(memories, tails, strict=True)
-        ]
+    def logits(self, features, tails, places):
+        self.states = len(features)
+        sums = [each.state.sum() + rest.sum() for each in features for rest in each.rests]
+        return [(sum + tail.sum()).reshape(1) for sum, tail in zip(sums, tails, strict=True)]
 
 
 class Engine:
@@ -43,7 +43,7 @@ class Engine:
             first = sum(map(len, self.blocks.values()))
             blocks = list(range(first, first + -(-length // BLOCK)))
         self.blocks[name] = blocks
-        self.reader.begin(name, list(range(length)), PLAN)
+        self.reader.begin(name, list(range(length)), PLAN, "")
 
     def step(self, *parts: tuple[str, int, int], padding: int = 0) -> dict[str, list[float]]:
         """Read (request, start, count) in one step, each row naming its position."""
@@ -59,7 +59,7 @@ class Engine:
             {name: start for name, start, _ in parts},
             hidden,
             torch.tensor(slots),
-            lambda name, length: self.pool.read(self.blocks[name], length),
+            lambda name, start, end: self.pool.read(self.blocks[name], start, end),
         )
         return {name: values.tolist() for name, values in logits.items()}
 
@@ -114,7 +114,7 @@ def test_features_of_another_request_serve_one_with_its_blocks(engine):
     shared = ReadPlan(
         fields=(RecordField(1, (8, 9), ((8, 9),)),), state_start=0, public_end=8, state_end=8
     )
-    engine.reader.begin("b", list(range(9)), shared)
+    engine.reader.begin("b", list(range(9)), shared, "")
     assert engine.step(("b", 8, 1)) == {"b": [float((sum(range(9)) + 8) * WIDTH)]}
 
 
@@ -122,15 +122,17 @@ def test_a_copied_block_has_the_features(engine):
     engine.begin("a", 4)
     engine.step(("a", 0, 4))
     engine.pool.copy([(0, 7), (3, 8)])
-    torch.testing.assert_close(engine.pool.read([7], 4), rows(0, 4))
-    assert engine.pool.read([8], 4).isnan().all()
+    torch.testing.assert_close(engine.pool.read([7], 0, 4), rows(0, 4))
+    assert engine.pool.read([8], 0, 4).isnan().all()
 
 
 def test_kernels_may_divide_blocks():
     pool = FeaturePool(4, 6, 1, dtype=torch.float32)
     pool.write(torch.arange(24), torch.arange(24.0)[:, None])
-    whole = pool.read([3, 1], 9)
-    torch.testing.assert_close(pool.read(torch.tensor([9, 10, 11, 3, 4]), 9, 2), whole)
+    whole = pool.read([3, 1], 0, 9)
+    torch.testing.assert_close(pool.read(torch.tensor([9, 10, 11, 3, 4]), 0, 9, 2), whole)
+    torch.testing.assert_close(pool.read([3, 1], 7, 9), whole[7:])
+    torch.testing.assert_close(pool.read(torch.tensor([9, 10, 11, 3, 4]), 5, 9, 2), whole[5:])
     assert pool.nbytes == 4 * 6 * 1 * 4
 
 
@@ -145,3 +147,21 @@ def test_what_ended_is_forgotten(engine):
     engine.reader.forget(["a", "a chat"])
     assert len(engine.reader) == 0
     assert engine.step(("a", 0, 3)) == {}
+
+
+def test_questions_on_one_state_are_scored_together(engine):
+    plan = ReadPlan(
+        fields=(RecordField(1, (5, 6), ((6, 7),)),), state_start=0, public_end=0, state_end=5
+    )
+    salted = msgspec.structs.replace(plan, salt="other")
+    for name, each, adapter in (
+        ("a", plan, "x"),
+        ("b", plan, "x"),
+        ("salted", salted, "x"),
+        ("bare", plan, ""),
+    ):
+        engine.begin(name, 8)
+        engine.reader.begin(name, [*range(7), 9], each, adapter)
+    found = engine.step(*((name, 0, 8) for name in ("a", "salted", "bare", "b")))
+    assert engine.reader._head.states == 3
+    assert list(found.values()) == 4 * [[(28.0 + 18) * WIDTH]]

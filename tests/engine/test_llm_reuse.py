@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from engine.contract import Ask, DecisionReply, DecisionRequest, Field
+from engine.errors import RecordTooLong
 from tests.support.bundles import adapter_bundle, tuned_bundle
 from tests.support.ledger import keep_ledger, read_ledger
 
@@ -138,9 +140,9 @@ async def first_rows(asker: Asker, state: str, *, salt: str, at: int) -> list[li
         reader, seen = worker._reader, worker.__dict__.setdefault("seen", [])
         stock = reader._score
 
-        def score(memories, readings):
-            seen.extend(memory.tolist() for memory in memories)
-            return stock(memories, readings)
+        def score(features, readings):
+            seen.extend([*each.state.tolist(), *each.rests[0].tolist()] for each in features)
+            return stock(features, readings)
 
         reader._score = score
 
@@ -258,6 +260,63 @@ async def test_decisions_that_come_together_read_their_state_once(roomy):
     assert sum(reply.tokens_read for reply in replies.values()) <= end + own + 6 * UNIT
     for number, reply in replies.items():
         assert distance(reply, await roomy.cold(state, questions=(number,))) < BAND
+
+
+async def test_a_primed_state_is_one_step(roomy):
+    from engine.contract import Prime
+
+    for public, private in ((500, 0), (500, 90), (BLOCK - roomy.start, 0), (30, 800)):
+        text, salt = words(public, public) + words(private, private), f"prime {public} {private}"
+        end = len(words(public, public))
+        prime = Prime(affinity="match", state=text, public_end=end, salt=salt)
+        kept = (roomy.start + public + private) // UNIT * UNIT
+        first = await roomy.backend.prime(prime)
+        assert (first.tokens, first.tokens_read, first.steps) == (kept, kept, 2 if private else 1)
+        reply = await roomy.ask(text, public=end, salt=salt)
+        assert (reply.tokens_reused, reply.steps, reply.missed) == (kept, 1, "")
+        assert distance(reply, await roomy.cold(text, public=end)) < BAND
+        again = await roomy.backend.prime(prime)
+        assert (again.tokens, again.tokens_read, again.steps) == (kept, 0, 0)
+
+
+async def test_a_prime_is_overtaken_by_a_longer_state(roomy):
+    from engine.contract import Prime, Primed
+
+    backend, results = roomy.backend, dict[str, Primed]()
+    unfinished = backend.engine.output_processor.get_num_unfinished_requests
+
+    async def prime(name: str, state: str, affinity: str) -> None:
+        results[name] = await backend.prime(Prime(affinity=affinity, state=state, salt="overtaken"))
+
+    async def until(count: int) -> None:
+        while unfinished() != count:
+            await anyio.lowlevel.checkpoint()
+
+    state = words(300, 77)
+    await backend.engine.pause_generation(mode="keep", clear_cache=False)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(prime, "first", state, "test")
+            group.start_soon(prime, "other", words(200, 78), "another match")
+            await until(2)
+            group.start_soon(prime, "newer", state + words(50, 1), "test")
+            while "first" not in results:
+                await anyio.lowlevel.checkpoint()
+            await until(2)
+            longer = state + words(90, 2)
+            group.start_soon(partial(roomy.ask, longer, salt="overtaken"))  # of affinity "test"
+            while "newer" not in results:
+                await anyio.lowlevel.checkpoint()
+            await backend.engine.resume_generation()
+    assert {name: result.overtaken for name, result in results.items()} == {
+        "first": True,
+        "newer": True,
+        "other": False,
+    }
+    assert unfinished() == 0
+    with pytest.raises(RecordTooLong, match="no question fits"):
+        await backend.prime(Prime(affinity="a", state=words(5000, 1)))
+    assert (await backend.prime(Prime(affinity="a", state=state, salt="overtaken"))).tokens
 
 
 async def test_why_less_was_reused_is_said(roomy):

@@ -135,6 +135,90 @@ def test_chats_that_part_reuse_what_they_share():
     assert read == {0: 1200, 1: 1200, 2: 1200 - 896}
 
 
+def test_a_prime_leaves_everything_read():
+    for public in (3000, 2000):
+        steps = Steps()
+        state = ids(1, 3000)
+        steps.prime("prime", state, public=public)
+        read = 0
+        while "prime" not in steps.ended:
+            read += steps.step().get("prime", 0)
+        assert read == 3000 // 16 * 16
+        steps.decision("d", state, public=public)
+        assert steps.step() == {"d": 3040 - 2992}
+        assert steps.ended["d"] == steps.number
+        steps.prime("again", state, public=public)
+        assert steps.step() == {}
+        assert steps.ended["again"] == steps.number
+
+
+def test_a_prime_grows_from_what_is_known():
+    steps = Steps()
+    state = ids(1, 1000)
+    for number in range(3):
+        steps.prime(f"p{number}", state)
+        given = 0
+        while f"p{number}" not in steps.ended:
+            given += steps.step().get(f"p{number}", 0)
+        assert given == len(state) // 16 * 16 - (number and (len(state) - 60) // 16 * 16)
+        state = [*state, *ids(10 + number, 60)]
+
+
+def test_a_prime_waits_for_whoever_is_waited_for():
+    steps = Steps(seats=32)
+    steps.prime("prime", ids(100_000, 20_000))
+    steps.step()
+    number, given = 0, 0
+    for _ in range(20):
+        number = flood(steps, number, length=300)
+        planned = steps.step()
+        given += planned.get("prime", 0)
+        assert sum(planned.values()) > 1800
+    assert 0 < given <= 20 * 2048 // 8
+    steps.give_up("prime")
+
+
+def test_whoever_asks_about_a_state_under_way_gives_it_his_place():
+    steps = Steps()
+    state = ids(100_000, 10_000)
+    steps.prime("prime", state)
+    steps.step()
+    steps.decision("d", state)
+    number, came = flood(steps, 0, length=300), steps.number
+    while "d" not in steps.ended:
+        steps.step()
+        number = flood(steps, number, length=300)
+        assert steps.number - came < 30
+    assert "prime" in steps.ended
+
+
+def test_a_prime_and_a_question_on_it_at_once():
+    steps = Steps()
+    state = ids(1, 1000)
+    steps.prime("p1", state)
+    steps.decision("d", state)
+    steps.prime("p2", state)
+    given = [steps.step() for _ in range(4)]
+    assert set(steps.ended) == {"p1", "d", "p2"}
+    assert sum(sum(each.values()) for each in given) == 1040
+
+
+def test_a_prime_given_up_half_way_is_gone_on_with():
+    steps = Steps()
+    state = ids(1, 6000)
+    steps.prime("short", state)
+    steps.step()
+    steps.give_up("short")
+    steps.prime("long", [*state, *ids(2, 500)])
+    assert steps.step()["long"] <= 2048
+    steps.give_up("long")
+    steps.decision("d", state)
+    given = 0
+    while "d" not in steps.ended:
+        given += steps.step().get("d", 0)
+    assert given < 6040 - 3500
+
+
 def test_everything_is_forgotten_at_the_end():
     steps = Steps()
     scheduler = steps.scheduler
@@ -143,11 +227,14 @@ def test_everything_is_forgotten_at_the_end():
     for turn in range(12):
         number = flood(steps, number, length=500)
         steps.chat(f"chat {turn}", ids(100_000 + turn, 3000), tokens=20)
+        steps.prime(f"prime {turn}", ids(200_000 + turn // 2, 700))
         steps.step()
         steps.give_up(f"chat {turn - 1}")
     for name in list(scheduler.requests):
         steps.give_up(name)
     steps.step()
     assert scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == free
-    for kept in (scheduler._courses, scheduler._stops, scheduler._on_state, scheduler._aside):
+    for kept in (scheduler._courses, scheduler._stops, scheduler._on_state):
         assert not kept
+    assert not scheduler._aside
+    assert not scheduler._primed

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -10,7 +10,7 @@ from engine.errors import BadBundle
 from engine.plan import sizes_of
 from engine.quantized import Quantization, meaning, read_quantization
 from tests.support.bundles import ORACLE, adapter_bundle
-from tests.support.quantized import quantized_base
+from tests.support.quantized import Method, quantized_base
 
 GROUPS = {"group_0": {"weights": {"num_bits": 4}}, "group_1": {"weights": {"num_bits": 4}}}
 
@@ -86,21 +86,23 @@ def test_packed_tensors_count_as_their_matrix(
     assert found.quantized == {"up.weight"}
 
 
-@pytest.mark.parametrize("method", ["compressed-tensors", "gptq"])
+@pytest.mark.parametrize(
+    ("method", "bits"), [("compressed-tensors", 4), ("gptq", 4), ("awq", 4), ("fp8", 8)]
+)
 def test_a_quantized_base_has_the_matrices_of_the_base(
-    method: Literal["compressed-tensors", "gptq"], tmp_path: Path
+    method: Method, bits: int, tmp_path: Path
 ) -> None:
     plain = adapter_bundle(tmp_path / "plain")
     bundle = tuned_on(quantized_base(tmp_path / "q", method), tmp_path / "b")
-    assert bundle.manifest.quantization == f"{method}, 4 bits"
+    assert bundle.manifest.quantization == f"{method}, {bits} bits"
     found = base_tensors(bundle)
     assert found.shapes == base_tensors(plain).shapes
     assert len(found.quantized) == 6 * 6 + 2 * 7
     small, large = sizes_of(bundle), sizes_of(plain)
     assert small.weights < large.weights
     assert small.block_bytes == large.block_bytes
-    # quantized weights do not get smaller by a profile, and those left in 16 bits may
-    assert small.weights * 0.5 < sizes_of(bundle, profile="fp8").weights <= small.weights
+    # quantized weights do not get smaller by another form, and those left in 16 bits may
+    assert small.weights * 0.5 < sizes_of(bundle, weights="fp8").weights <= small.weights
 
 
 def test_a_quantized_output_embedding_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from engine.extract.verify import verify_adapter
 from engine.plan import sizes_of
 from engine.rebase import rebase
 from tests.support.bundles import ORACLE, SHORT, oracle_asks, tuned_bundle
-from tests.support.quantized import quantized_base
+from tests.support.quantized import Method, quantized_base
 
 
 def quiet(*_: Any) -> None:
@@ -91,11 +91,14 @@ def extract_from(base: Path, out: Path) -> Bundle:
 
 @pytest.mark.vllm
 @pytest.mark.parametrize(
-    "method", ["compressed-tensors", pytest.param("gptq", marks=pytest.mark.long)]
+    "method",
+    [
+        "compressed-tensors",
+        pytest.param("gptq", marks=pytest.mark.long),
+        pytest.param("awq", marks=pytest.mark.long),
+    ],
 )
-def test_four_bits_answer_through_vllm(
-    method: Literal["compressed-tensors", "gptq"], bundle: Bundle, tmp_path: Path
-) -> None:
+def test_four_bits_answer_through_vllm(method: Method, bundle: Bundle, tmp_path: Path) -> None:
     pytest.importorskip("vllm")
     base = quantized_base(tmp_path / "q", method)
     smaller = rebase(bundle, base, tmp_path / "r", quiet)

@@ -315,16 +315,18 @@ async def database(tmp_path: Path) -> Path:
 
 async def test_logs_and_portable_files_replay_alike(database: Path, tmp_path: Path) -> None:
     log = open_log(database, read_only=True)
+    names = [summary.match for summary in log.matches()]
     exports = [tmp_path / "all.jsonl", tmp_path / "all.jsonl.zst"]
     for export in exports:
         export_matches(log, export)
     await log.close()
-    seen: list[str] = []
+    seen: list[int] = []
     reports = [await replay_file(path) for path in (database, *exports)]
     assert reports[0].matches == 5
     assert all(report == reports[0] for report in reports)
-    await replay_file(database, on_replayed=lambda replayed: seen.append(replayed.match))
-    one = [await replay_file(path, match=seen[3]) for path in (database, *exports)]
+    await replay_file(database, on_replayed=seen.append)
+    assert sum(seen) == 5
+    one = [await replay_file(path, match=names[3]) for path in (database, *exports)]
     assert all(report.matches == 1 and report.identical for report in one)
     for path in (database, *exports):
         with pytest.raises(UnknownMatch, match="nobody"):
@@ -366,3 +368,38 @@ def test_rules_that_refuse_the_action_say_so(tictactoe: MemoryLog) -> None:
     [difference] = replay_match(tampered(tictactoe, setting(version, action="attic"))).differences
     assert (difference.field, difference.expected) == ("action", "attic")
     assert difference.found.startswith("'attic' is not a legal action here; legal: ")
+
+
+@pytest.mark.parametrize("name", ["log.db", "all.jsonl.zst"])
+async def test_several_processes_give_the_report_of_one(
+    database: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    if path != database:
+        log = open_log(database, read_only=True)
+        export_matches(log, path)
+        await log.close()
+    else:  # one match that cannot be read, among others
+        connection = sqlite3.connect(path)
+        connection.execute("update events set hash = x'00' where match = 2 and version = 3")
+        connection.commit()
+        connection.close()
+    one, three = [await replay_file(path, processes=count) for count in (1, 3)]
+    assert one == three
+    assert one.matches == 5
+    assert one.identical == (path != database)
+
+
+async def test_file_that_ends_early_is_one_difference_for_any_number_of_processes(
+    database: Path, tmp_path: Path
+) -> None:
+    log = open_log(database, read_only=True)
+    export_matches(log, tmp_path / "all.jsonl")
+    await log.close()
+    lines = (tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)
+    del lines[20]
+    (tmp_path / "short.jsonl").write_bytes(b"".join(lines))
+    one, three = [await replay_file(tmp_path / "short.jsonl", processes=count) for count in (1, 3)]
+    assert one == three
+    [difference] = one.differences
+    assert "line 21" in difference.found

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.settings import Size, WorkerSettings
 from runtime.errors import BadSettings
 from runtime.settings import Settings, load_settings
 
@@ -25,6 +26,23 @@ def test_file_then_environment_then_flags(folder: Path) -> None:
     assert settings == Settings(deadline_s=1.0, concurrency=3, fallback="previous")
 
 
+def test_a_profile_goes_behind_everything_that_is_set(folder: Path) -> None:
+    fast = load_settings(environment={}, profile="fast")
+    assert (fast.window, fast.max_seqs, fast.kv_cache_dtype) == (65536, 8, "auto")
+    (folder / "ostinato.toml").write_text('profile = "long"\nmax_seqs = 3\nstate_dtype = "fp16"\n')
+    environment = {"OSTINATO_WINDOW": "1000", "OSTINATO_KV_CACHE_MEMORY": "2GiB"}
+    settings = load_settings(environment=environment, kv_cache_dtype="auto")
+    assert settings.worker == WorkerSettings(
+        window=1000,
+        max_seqs=3,
+        kv_cache_dtype="auto",
+        kv_cache_memory=Size(2 << 30),
+        state_dtype="fp16",
+    )
+    assert load_settings(environment={}).kv_cache_dtype == "fp8"
+    assert load_settings(environment={"OSTINATO_PROFILE": "huge"}).window == 245760
+
+
 def test_file_can_be_named(folder: Path) -> None:
     (folder / "one.toml").write_text('home = "~/data"\n')
     (folder / "two.toml").write_text('dtype = "float32"\n')
@@ -44,12 +62,16 @@ def test_variables_between_processes_are_no_settings() -> None:
     ("text", "message"),
     [
         ("deadline = 3", r"ostinato\.toml: deadline is not a setting; did you mean deadline_s"),
-        ("[play]\nx = 1", "play is not a setting; there are home, window"),
+        ("[play]\nx = 1", "play is not a setting; there are window, max_record_tokens"),
         ("deadline_s = 0", r"ostinato\.toml: .*deadline_s"),
         ("deadline_s = nan", "deadline_s"),
         ("window = 1.5", "window"),
         ('fallback = "panic"', "panic"),
         ("concurrency = 0", "concurrency"),
+        ('kv_cache_memory = "wide"', "wide: write it as 32GiB.*kv_cache_memory"),
+        ("kv_cache_memory = -5", "kv_cache_memory"),
+        ('state_dtype = "fp8"', "state_dtype"),
+        ('profile = "w4a16"', "profile"),
         ("window = ", "not TOML"),
     ],
 )

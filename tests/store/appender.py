@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,27 @@ async def append_until_killed(path: Path) -> None:
     async with anyio.create_task_group() as tasks:
         for number in range(8):
             tasks.start_soon(append_for_ever, log, f"m{number}")
+
+
+def append_some(path: Path) -> None:
+    """Continue eight matches by forty appends each."""
+    asyncio.run(_append_some(path))
+
+
+async def _append_some(path: Path) -> None:
+    log = open_log(path)
+
+    async def one(match: str) -> None:
+        version = await log.append(match, [started()], expected=0)
+        say(f"{match} {version}")
+        for number in range(40):
+            version = await log.append(match, [turn(number % 10)] * 20, expected=version)
+            say(f"{match} {version}")
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(one, f"m{number}")
+    await log.close()
 
 
 def serve_kills() -> None:
@@ -80,8 +102,30 @@ def fill_small_disk(path: Path) -> None:
     asyncio.run(fill(path, other.unlink))
 
 
+def fill_remounted(path: Path) -> None:
+    """Append until the file system, which has met an error, is made read-only."""
+
+    async def append() -> None:
+        log = open_log(path)
+        try:
+            async with asyncio.timeout(30):
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(append_for_ever(log, "m"))
+                    await asyncio.sleep(0.3)
+                    subprocess.run(["mount", "-o", "remount,abort", path.parent], check=True)
+        except* LogUnavailable as group:
+            say(f"error {group.exceptions[0]}")
+        await log.close()
+
+    asyncio.run(append())
+
+
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
-    {"kills": serve_kills, "limited": fill_limited, "small": fill_small_disk}[command](
-        *map(Path, paths)
-    )
+    {
+        "kills": serve_kills,
+        "some": append_some,
+        "limited": fill_limited,
+        "small": fill_small_disk,
+        "remounted": fill_remounted,
+    }[command](*map(Path, paths))

@@ -52,6 +52,23 @@ async def test_a_full_disk_is_an_error_and_no_more(tmp_path: Path) -> None:
     copy.cleanup()
 
 
+async def test_a_disk_that_becomes_read_only_is_an_error_and_no_more(tmp_path: Path) -> None:
+    image, mounted = tmp_path / "image", tmp_path / "disk"
+    mounted.mkdir()
+    script = f"mkfs.ext4 -q '{image}' 16M && mount -o loop '{image}' '{mounted}'"
+    if subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True).returncode != 0:
+        pytest.skip("no disk image can be mounted here (needs root and a loop device)")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    script = f"mount -o loop '{image}' '{mounted}'"
+    script += f" && '{sys.executable}' '{APPENDER}' remounted '{mounted}/log.db'"
+    script += f" && umount '{mounted}' && mount -o loop '{image}' '{mounted}'"
+    script += f" && cp '{mounted}'/log.db* '{copy}'"
+    acknowledged, error = run_until_full("unshare", "-m", "sh", "-c", script)
+    assert "log.db: the disk refused to read or write; check its space" in error
+    await check_nothing_lost(copy / "log.db", acknowledged)
+
+
 async def test_what_may_not_be_written_can_be_read_and_says_so() -> None:
     # not under tmp_path, which only its owner may enter
     with TemporaryDirectory() as name:

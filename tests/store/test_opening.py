@@ -206,3 +206,9 @@ async def test_opening_and_closing_leaves_no_thread_and_no_file_open(tmp_path: P
 
     counts = [await once(f"m{number}") for number in range(60)]
     assert len(set(counts[10:])) == 1
+
+
+def test_a_folder_is_no_log(tmp_path: Path) -> None:
+    for read_only in (False, True):
+        with pytest.raises(LogUnavailable, match="is a folder; name a file in it"):
+            open_log(tmp_path, read_only=read_only)

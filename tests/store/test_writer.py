@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from store import database
 from store.errors import LogUnavailable, StoreError, VersionConflict
 from store.sqlite import SqliteLog, open_log
 from store.testing import started, turn, whole_match
@@ -36,6 +37,30 @@ async def test_appends_that_wait_together_share_a_commit(log: SqliteLog) -> None
     assert log.stats.appends == log.stats.events == 64 * 22
     assert log.stats.events / log.stats.commits > 4
     assert [len(match) for match in log.scan()] == [22] * 64
+
+
+async def test_a_reader_that_stays_makes_the_write_ahead_log_grow_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit = 500_000
+    monkeypatch.setattr(database, "WAL_LIMIT", limit)
+    log = open_log(tmp_path / "log.db")
+    wal = tmp_path / "log.db-wal"
+    await play(log, "m0", 5)
+    with closing(sqlite3.connect(tmp_path / "log.db")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchall()
+        number = 0
+        with anyio.fail_after(60):
+            while "write-ahead log grows" not in caplog.text:
+                number += 1
+                await log.append(f"m{number}", whole_match(300), expected=0)
+    assert log.stats.wal_bytes > limit
+    with anyio.fail_after(60):
+        while wal.stat().st_size > limit:  # emptied and cut at the next turn of its pages
+            number += 1
+            await log.append(f"m{number}", whole_match(300), expected=0)
+    await log.close()
 
 
 async def test_a_conflict_does_not_fail_its_neighbours(log: SqliteLog) -> None:

@@ -14,7 +14,11 @@ from tests.support.command import Command, wait_for
 
 @contextmanager
 def serving(
-    command: Command, *arguments: object, model: str = "mock:seed=1", ready: bool = True
+    command: Command,
+    *arguments: object,
+    model: str = "mock:seed=1",
+    ready: bool = True,
+    within_s: float = 60,
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run the server on a free port; give its address and process."""
     with command.started("serve", "--port", 0, "--model", model, *arguments) as process:
@@ -24,5 +28,8 @@ def serving(
         assert found, line + process.stderr.read()
         url = found[0]
         if ready:
-            wait_for(lambda: httpx.get(url + "/health").status_code == 200)
+            wait_for(
+                lambda: httpx.get(url + "/health").status_code == 200 or process.poll() is not None,
+                within_s=within_s,
+            )
         yield url, process

@@ -37,7 +37,7 @@ class Steps:
         from vllm.v1.structured_output import StructuredOutputManager
 
         from engine.llm.scheduler import DecisionScheduler
-        from engine.llm.settings import WorkerSettings
+        from engine.llm.settings import EngineSettings
 
         arguments = EngineArgs(
             model=str(ORACLE / "base"),
@@ -52,7 +52,7 @@ class Steps:
             enforce_eager=True,
             disable_log_stats=True,
         )
-        settings = WorkerSettings(head="", head_config={}, chat_share=chat_share)
+        settings = EngineSettings(head="", head_config={}, chat_share=chat_share)
         arguments.additional_config = settings  # pyright: ignore[reportAttributeAccessIssue]
         config = arguments.create_engine_config()
         config.cache_config.num_gpu_blocks = blocks
@@ -96,6 +96,14 @@ class Steps:
         )
         self._add(name, [*state, *question], 1, plan)
 
+    def prime(self, name: str, state: Sequence[int], *, public: int | None = None) -> None:
+        """Let a state come that is to be read ahead."""
+        from engine.llm.plan import prime_plan
+
+        end = len(state) // UNIT * UNIT
+        public = len(state) if public is None else public
+        self._add(name, state[:end], 1, prime_plan(public, end))
+
     def _add(self, name: str, ids: Sequence[int], tokens: int, plan: Any) -> None:
         import msgspec
         from vllm.sampling_params import SamplingParams
@@ -128,12 +136,9 @@ class Steps:
             req_id_to_index={name: index for index, name in enumerate(names)},
             sampled_token_ids=sampled,
         )
-        records = self.scheduler._courses
-        setattr(
-            output,
-            KEY,
-            {n: [0.0] for n, s in zip(names, sampled, strict=True) if s and n in records},
-        )
+        courses = self.scheduler._courses
+        asked = [n for n, s in zip(names, sampled, strict=True) if s and n in courses]
+        setattr(output, KEY, {name: [0.0] for name in asked if courses[name].plan.fields})
         outputs = self.scheduler.update_from_output(planned, output)
         for each in (each for client in outputs.values() for each in client.outputs):
             self.came[each.request_id] = self.came.get(each.request_id, 0) + len(each.new_token_ids)

@@ -35,6 +35,7 @@ async def served(
         transport = httpx.ASGITransport(application(gateway))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             yield client, gateway
+        await gateway.chat.close()
         group.cancel_scope.cancel()
 
 

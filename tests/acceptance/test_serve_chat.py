@@ -1,0 +1,142 @@
+"""Chat and decisions from one engine: a real vLLM behind `ostinato serve`, OpenAI's own client."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.http.openapi import EXAMPLE
+from tests.support.bundles import adapter_bundle
+from tests.support.command import Command, wait_for
+from tests.support.servers import serving
+
+pytest.importorskip("vllm")
+openai = pytest.importorskip("openai")
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
+
+MODEL = "oracle-base-and-adapter"
+MESSAGES = [{"role": "user", "content": "Is the gate open?"}]
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    return Command(tmp_path_factory.mktemp("chat"))
+
+
+@pytest.fixture(scope="module")
+def server(command: Command) -> Iterator[str]:
+    bundle = adapter_bundle(command.folder / "bundle")
+    with serving(
+        command, "--dtype", "float32", "--deadline", 60, model=str(bundle.path), within_s=240
+    ) as (url, _):
+        with httpx.Client(base_url=url) as client:
+            wait_for(lambda: chats(client), within_s=60)
+        yield url
+    command.kill_rest()
+
+
+def chats(client: httpx.Client) -> bool:
+    reply = client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1}, timeout=60)
+    return reply.status_code == 200
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[Any]:
+    with openai.OpenAI(base_url=f"{server}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+def test_openais_client(client: Any):
+    settings = {"model": MODEL, "messages": MESSAGES, "max_tokens": 12, "temperature": 0}
+    whole = client.chat.completions.create(**settings)
+    assert whole.usage.completion_tokens > 0
+    parts = client.chat.completions.create(**settings, stream=True)
+    text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
+    assert text == whole.choices[0].message.content
+    assert MODEL in {model.id for model in client.models.list()}
+    for name in ("clef", "jev-latest", "other"):
+        with pytest.raises(openai.NotFoundError):
+            client.chat.completions.create(**settings | {"model": name})
+
+
+def test_words_and_answers_are_those_without_the_other(client: Any, server: str):
+    def words() -> str:
+        reply = client.completions.create(
+            model=MODEL, prompt="The gate is", max_tokens=40, temperature=0
+        )
+        return reply.choices[0].text
+
+    def decision(number: int) -> Any:
+        state = f"The server room is on fire. {'It is hot. ' * 20 * number}"
+        reply = httpx.post(f"{server}/v1/systemone", json=EXAMPLE | {"state": state}, timeout=90)
+        assert reply.status_code == 200, reply.text
+        return [
+            round(a.get("noul", a.get("confidence")), 4) for a in reply.json()["answers"].values()
+        ]
+
+    alone = words()
+    answers = [decision(number) for number in range(4)]
+    with ThreadPoolExecutor(6) as pool:
+        said = [pool.submit(words) for _ in range(2)]
+        decided = [pool.submit(decision, number) for number in range(4)]
+        assert [each.result() for each in said] == [alone] * 2
+        for each, answer in zip(decided, answers, strict=True):
+            assert each.result() == pytest.approx(answer, abs=2e-4)
+
+
+def test_a_reader_that_goes_away_stops_the_writing(client: Any, server: str):
+    with client.completions.create(
+        model=MODEL,
+        prompt="on and on",
+        max_tokens=800,
+        stream=True,
+        extra_body={"ignore_eos": True},
+    ) as stream:
+        next(iter(stream))
+    # one that is given up leaves the engine to others at once
+    client.completions.create(model=MODEL, prompt="The gate", max_tokens=2)
+    reply = httpx.post(f"{server}/v1/systemone", json=EXAMPLE, timeout=90)
+    assert reply.status_code == 200
+
+
+def test_the_workers_door(command: Command, server: str):
+    """What its port says to those without the token, and that no other route is behind it."""
+    ports = {
+        int(line.split()[1].split(":")[1], 16)
+        for pid, name in command.running().items()
+        if "engine.worker" in name
+        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+        if line.split()[3] == "0A" and _is_of(pid, line.split()[9])
+    }
+    asked = 0
+    for port in ports:
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            if probe.connect_ex(("127.0.0.1", port)):
+                continue
+        try:
+            reply = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json={}, timeout=5)
+        except httpx.HTTPError:
+            continue  # a port that speaks no HTTP
+        asked += 1
+        assert reply.status_code == 401
+        assert reply.content == b""
+    assert asked == 1
+
+
+def _is_of(pid: int, inode: str) -> bool:
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if re.fullmatch(rf"socket:\[{inode}\]", str(entry.readlink())):
+                return True
+        except OSError:
+            continue
+    return False
