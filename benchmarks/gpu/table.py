@@ -1,7 +1,4 @@
-"""Make the table of `benchmarks/README.md` from `benchmarks/h200.json`.
-
-python -m benchmarks.gpu.table
-"""
+"""Print the table of the README from `h200.json`: `python -m benchmarks.gpu.table`."""
 
 from __future__ import annotations
 
