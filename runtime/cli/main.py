@@ -12,7 +12,19 @@ from typer.exceptions import TyperException
 
 from engine.errors import EngineError
 from games.errors import GamesError
-from runtime.cli import decide, doctor, extract, fetch, logs, plan, play, replay, serve, worker
+from runtime.cli import (
+    check,
+    decide,
+    doctor,
+    extract,
+    fetch,
+    logs,
+    plan,
+    play,
+    replay,
+    serve,
+    worker,
+)
 from runtime.cli.show import print_json
 from runtime.errors import RuntimeFault
 from store.errors import StoreError
@@ -33,6 +45,7 @@ app = typer.Typer(
 app.command(name="play")(play.play)
 app.command(name="demo")(play.demo)
 app.command(name="replay")(replay.replay)
+app.command(name="check")(check.check)
 app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)
