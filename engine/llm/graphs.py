@@ -24,6 +24,8 @@ from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.mamba.gdn import qwen_gdn_linear_attn
 from vllm.v1.attention.backends.gdn_attn import GDNAttentionMetadata
 
+from engine.llm.settings import KEY
+
 _CHUNK = 64
 """Tokens of a chunk of vLLM's kernels."""
 
@@ -132,7 +134,7 @@ class Graphs:
             or torch.cuda.is_current_stream_capturing()
         ):
             return None
-        prepared: StepInputs | None = getattr(metadata, "ostinato", None)
+        prepared: StepInputs | None = getattr(metadata, KEY, None)
         if prepared is None:
             count = metadata.num_prefills + metadata.num_decodes
             sequences = next((each for each in _SEQUENCES if each >= count), None)
@@ -144,7 +146,7 @@ class Graphs:
                 self._inputs[key] = StepInputs(rows, sequences, metadata)
             prepared = self._inputs[key]
             prepared.fill(metadata)
-            metadata.ostinato = prepared
+            setattr(metadata, KEY, prepared)
         return prepared
 
     def _admit(self, rows: int, sequences: int) -> bool:
