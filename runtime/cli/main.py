@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from engine.errors import EngineError
 from games.errors import GamesError
 from runtime.cli import (
+    bench,
     check,
     decide,
     doctor,
@@ -56,6 +57,7 @@ app.command(name="fetch")(fetch.fetch)
 app.command(name="extract")(extract.extract)
 app.command(name="plan")(plan.plan_command)
 app.command(name="doctor")(doctor.doctor)
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)
