@@ -13,8 +13,10 @@ import datetime
 import hashlib
 import logging
 import re
+import ssl
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
@@ -80,6 +82,41 @@ class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
 Info = TypeVar("Info", bound=msgspec.Struct)
 
 
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A NATS server to connect to.
+
+    Attributes:
+        url: With user and password, or with a token in their place, if the server wants one.
+        ca: A file of certificates that may sign the server's; turns TLS on.
+        certificate, key: Files of the client's own, where the server asks for one.
+    """
+
+    url: str
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Give what the connection is encrypted with, if it is.
+
+        Raises:
+            QueueUnavailable: A file cannot be read or is none of the kind.
+        """
+        if self.ca is None and self.certificate is None:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError is one
+            files = ", ".join(str(file) for file in (self.ca, self.certificate, self.key) if file)
+            raise QueueUnavailable(
+                f"TLS for NATS cannot be set up from {files} ({error.strerror or error}); name"
+                " readable PEM files"
+            ) from error
+        return context
+
+
 class _Named(msgspec.Struct, frozen=True):
     """Which decision a message is about."""
 
@@ -141,15 +178,21 @@ class Queue:
         """Set when the connection was lost and is back; then replaced."""
 
     @classmethod
-    async def connect(cls, url: str) -> Queue:
+    async def connect(cls, server: Server | str) -> Queue:
         """Connect, make the streams that are missing, and learn the broker's clock.
+
+        Args:
+            server: The server, or the URL of one that needs no certificates.
 
         Raises:
             QueueUnavailable: Nobody answers there, or the credential is refused.
         """
+        if isinstance(server, str):
+            server = Server(url=server)
+        tls = server.tls()
         queue = cls(Client())
         try:
-            await queue._connect(url)
+            await queue._connect(server.url, tls)
             await queue.ensure_streams()
             await queue._learn_clock()
         except BaseException:  # a cancelled one would go on trying
@@ -157,7 +200,7 @@ class Queue:
             raise
         return queue
 
-    async def _connect(self, url: str) -> None:
+    async def _connect(self, url: str, tls: ssl.SSLContext | None) -> None:
         try:
             with anyio.fail_after(_TIMEOUT_S):  # nats-py itself would try for ever
                 await self._client.connect(
@@ -169,6 +212,7 @@ class Queue:
                     reconnected_cb=self._on_reconnect,
                     allow_reconnect=True,
                     name="ostinato",
+                    tls=tls,
                 )
         except (NatsError, OSError, TimeoutError, _Refused) as error:
             cause = self._client.last_error or error

@@ -40,7 +40,7 @@ from engine.errors import (
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, ChatInfo, Delivery, Queue, Server, WorkerInfo
 from engine.remote import PREFIX, parse_remote
 from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
@@ -380,11 +380,11 @@ async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[
         yield chat
 
 
-async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
+async def serve_worker(*, nats: Server | str, model: Model, settings: WorkerSettings) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
-        nats_url: The broker, credential included.
+        nats: The broker, or its URL with the credential.
         model: What is loaded.
         settings: How it is loaded.
 
@@ -392,7 +392,7 @@ async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings)
         QueueUnavailable: The broker cannot be reached.
         EngineError: The model cannot be loaded, or its engine has died.
     """
-    queue = await Queue.connect(nats_url)
+    queue = await Queue.connect(nats)
     try:
         async with anyio.create_task_group() as group:
             stop = group.cancel_scope.cancel  # while it loads, nothing is under way
@@ -437,7 +437,7 @@ def main() -> int:
         settings: WorkerSettings = arguments.settings
         model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(nats_url=os.environ[NATS_VARIABLE], model=model, settings=settings)
+            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings)
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

@@ -15,7 +15,6 @@ from rich.table import Table
 
 from engine.client import Engine, Stray
 from engine.contract import DecisionReply
-from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from games.registry import load_game
@@ -25,7 +24,9 @@ from runtime.cli.common import (
     DtypeFlag,
     JsonFlag,
     ModelFlag,
+    NatsFlag,
     WindowFlag,
+    engine_of,
     model_of,
     settings_of,
 )
@@ -87,6 +88,7 @@ def play(
         str | None,
         typer.Option(help="FULL survives a power cut; NORMAL is for throw-away runs."),
     ] = None,
+    nats: NatsFlag = None,
     window: WindowFlag = None,
     dtype: DtypeFlag = None,
     json: JsonFlag = False,
@@ -105,6 +107,7 @@ def play(
         fallback=fallback,
         deadline_s=deadline_s,
         synchronous=synchronous,
+        nats=nats,
         window=window,
         dtype=dtype,
     )
@@ -221,13 +224,7 @@ async def _play(
         if model is not None:
             bar.update(TASK, description=f"loading {model.name}")
             engine = await stack.enter_async_context(
-                embedded(
-                    model,
-                    home=settings.home,
-                    source=log.log_id,
-                    settings=settings.worker,
-                    on_stray=on_stray,
-                )
+                engine_of(model, settings, source=log.log_id, on_stray=on_stray)
             )
         reports: list[RunReport] = []
         for job, current in zip(jobs, runs, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import anyio
@@ -82,11 +81,12 @@ def worker(
         head_device=head_device,
         device=device,
         chat_host=chat_host,
+        nats=nats,
     )
-    url = nats or os.environ.get(NATS_VARIABLE)
-    if not url:
+    server = settings.server
+    if server is None:
         raise BadInput(f"no NATS server; name one with --nats or {NATS_VARIABLE}")
     opened = model_of(model, settings)
     err.print(f"worker for {opened.name} ({opened.hash}); Ctrl-C ends it")
-    anyio.run(lambda: serve_worker(nats_url=url, model=opened, settings=settings.worker))
+    anyio.run(lambda: serve_worker(nats=server, model=opened, settings=settings.worker))
     return 0
