@@ -23,7 +23,8 @@ from engine.errors import (
     from_failure,
 )
 from engine.models import Model
-from engine.queue import ChatInfo, Queue, Server, WorkerInfo
+from engine.queue import ChatInfo, Queue, WorkerInfo
+from engine.server import Server
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
@@ -28,14 +27,15 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import PubAck
-from nats.js.errors import APIError, KeyNotFoundError, NoStreamResponseError, NotFoundError
-from nats.js.kv import KeyValue
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from engine import streams
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import BadRequest, QueueFull, QueueUnavailable
 from engine.leases import Leases
+from engine.server import Server
 from engine.streams import ACK_WAIT_S, ANSWERS, DECISIONS
+from engine.suspects import Suspects
 from engine.wire import pack, unpack
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,11 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     pid: int
     partitions: tuple[int, ...] = ()
+    answered: int = 0
+    failed: int = 0
+    redelivered: int = 0
+    tokens_read: int = 0
+    tokens_reused: int = 0
 
 
 class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,41 +87,6 @@ class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
 Info = TypeVar("Info", bound=msgspec.Struct)
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A NATS server to connect to.
-
-    Attributes:
-        url: With user and password, or with a token in their place, if the server wants one.
-        ca: A file of certificates that may sign the server's; turns TLS on.
-        certificate, key: Files of the client's own, where the server asks for one.
-    """
-
-    url: str
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Give what the connection is encrypted with, if it is.
-
-        Raises:
-            QueueUnavailable: A file cannot be read or is none of the kind.
-        """
-        if self.ca is None and self.certificate is None:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except OSError as error:  # ssl.SSLError is one
-            files = ", ".join(str(file) for file in (self.ca, self.certificate, self.key) if file)
-            raise QueueUnavailable(
-                f"TLS for NATS cannot be set up from {files} ({error.strerror or error}); name"
-                " readable PEM files"
-            ) from error
-        return context
-
-
 class _Named(msgspec.Struct, frozen=True):
     """Which decision a message is about."""
 
@@ -132,10 +102,17 @@ class _Deliveries(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """One request as it was delivered to this worker."""
+    """One request as it was delivered to this worker.
 
-    def __init__(self, message: Msg, request: DecisionRequest, age_s: float) -> None:
+    What it is told only counts for the server that delivered it: another one may have given the
+    request's number in the stream to a new request.
+    """
+
+    def __init__(
+        self, message: Msg, request: DecisionRequest, age_s: float, *, same: Callable[[], bool]
+    ) -> None:
         self._message = message
+        self._same_server = same
         self.request = request
         self.age_s = age_s
         """Since it was published, on the broker's clock."""
@@ -155,6 +132,8 @@ class Delivery:
         await self._quietly(self._message.in_progress)
 
     async def _quietly(self, call: Callable[[], Awaitable[None]]) -> None:
+        if not self._same_server():
+            return
         try:
             await call()
         except NatsError as error:
@@ -172,7 +151,7 @@ class Queue:
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
         self._pulls: dict[tuple[str, int], _Pull] = {}
         self._servers: dict[tuple[str, int], str] = {}  # that have a partition's consumer
-        self._suspects: KeyValue | None = None
+        self.suspects = Suspects(self._js)
         self._clock_s = 0.0  # to add to our monotonic clock for the broker's time
         self.reconnected = anyio.Event()
         """Set when the connection was lost and is back; then replaced."""
@@ -401,6 +380,17 @@ class Queue:
         await self._client.subscribe(f"chats.{bundle}", cb=on_message)
         await self._settle()
 
+    async def look(self) -> streams.QueueInfo:
+        """Describe the work queue.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        try:
+            return await streams.look(self._js)
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(f"the queue cannot be looked at: {error}") from error
+
     def leases(self, bundle: str) -> Leases:
         """Give what the workers of a bundle share out among themselves."""
         return Leases(self._js, bundle)
@@ -455,36 +445,6 @@ class Queue:
             return True
         return True
 
-    async def suspect(self, source: str, decision: str, *, alone: bool) -> None:
-        """Note that a decision is about to run alone, or that it has not after all.
-
-        Raises:
-            QueueUnavailable: The broker does not answer.
-        """
-        try:
-            if self._suspects is None:
-                self._suspects = await self._js.create_key_value(streams.suspects())
-            await self._suspects.put(_key(source, decision), b"alone" if alone else b"")
-        except (NatsError, TimeoutError) as error:
-            self._suspects = None
-            raise QueueUnavailable(f"a suspect cannot be noted: {error}") from error
-
-    async def ran_alone(self, source: str, decision: str) -> bool:
-        """Tell whether a decision was begun alone and nobody said what became of it.
-
-        Raises:
-            QueueUnavailable: The broker does not answer.
-        """
-        try:
-            if self._suspects is None:
-                self._suspects = await self._js.create_key_value(streams.suspects())
-            return (await self._suspects.get(_key(source, decision))).value == b"alone"
-        except KeyNotFoundError:
-            return False
-        except (NatsError, TimeoutError) as error:
-            self._suspects = None
-            raise QueueUnavailable(f"suspects cannot be looked up: {error}") from error
-
     async def pull(
         self, bundle: str, partition: int, *, ack_wait_s: float = ACK_WAIT_S
     ) -> Delivery | None:
@@ -494,7 +454,7 @@ class Queue:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
         pull = self._pulls.get((bundle, partition))
-        server = str(self._client._server_info.get("server_id"))
+        server = self._server_id
         try:
             if pull is None or pull.server != server:
                 await self.ensure_streams()
@@ -534,7 +494,15 @@ class Queue:
             await message.term()
             return None
         published_s = message.metadata.timestamp.timestamp()
-        return Delivery(message, request, max(0.0, time.monotonic() + self._clock_s - published_s))
+        age_s = max(0.0, time.monotonic() + self._clock_s - published_s)
+        server = self._server_id
+        same = lambda: self.connected and self._server_id == server  # noqa: E731
+        return Delivery(message, request, age_s, same=same)
+
+    @property
+    def _server_id(self) -> str:
+        """Name the running server; it has another name whenever it is started."""
+        return str(self._client._server_info.get("server_id"))
 
     async def publish_answer(self, source: str, reply: DecisionReply) -> None:
         """Put an answer into its stream, which keeps the first one of each decision.
@@ -598,11 +566,6 @@ class Queue:
     async def _on_reconnect(self) -> None:
         before, self.reconnected = self.reconnected, anyio.Event()
         before.set()
-
-
-def _key(source: str, decision: str) -> str:
-    """Name a decision in a bucket, whose keys take fewer characters than subjects do."""
-    return hashlib.blake2b(f"{source}.{decision}".encode(), digest_size=16).hexdigest()
 
 
 class _Pull(msgspec.Struct, frozen=True):

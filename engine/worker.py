@@ -17,7 +17,8 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -40,8 +41,9 @@ from engine.errors import (
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, ChatInfo, Delivery, Queue, Server, WorkerInfo
+from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
+from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
 
@@ -85,6 +87,7 @@ class Worker:
         self._served: set[int] = set()  # partitions with a task that pulls
         self._finished = anyio.Event()  # of any request; then replaced
         self._pulling = anyio.CancelScope()
+        self._counts: Counter[str] = Counter()
         self._gone: set[str] = set()  # sources that did not answer lately
 
     def describe(self) -> WorkerInfo:
@@ -96,6 +99,7 @@ class Worker:
             in_flight=len(self._taken),
             pid=os.getpid(),
             partitions=tuple(sorted(self._claims.held)),
+            **self._counts,
         )
 
     async def run(self) -> None:
@@ -173,6 +177,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back(delay_s=_AWAY_S)
             return
+        self._counts["redelivered"] += delivery.number > 1
         self._taken.add(delivery)
         answering.start_soon(self._finish, delivery)
 
@@ -254,6 +259,9 @@ class Worker:
         while True:
             try:
                 await self._queue.publish_answer(source, reply)
+                self._counts["failed" if reply.failure else "answered"] += 1
+                self._counts["tokens_read"] += reply.tokens_read
+                self._counts["tokens_reused"] += reply.tokens_reused
                 return
             except (BadRequest, RequestTooLarge) as error:
                 reply = _failed(delivery.request, error)
@@ -274,7 +282,7 @@ class Worker:
         """Decide what may have killed workers with nobody beside it, once."""
         source, decision = delivery.request.source, delivery.request.id
         async with self._alone:
-            if await self._queue.ran_alone(source, decision):
+            if await self._queue.suspects.ran_alone(source, decision):
                 return _failed(
                     delivery.request,
                     EngineFailed(
@@ -286,13 +294,13 @@ class Worker:
                 await self._finished.wait()
             if self._backend.dead:
                 return None
-            await self._queue.suspect(source, decision, alone=True)
+            await self._queue.suspects.note(source, decision, alone=True)
             try:
                 return await self._decide(delivery)
             finally:
                 if not self._backend.dead:
                     with anyio.CancelScope(shield=True):
-                        await self._queue.suspect(source, decision, alone=False)
+                        await self._queue.suspects.note(source, decision, alone=False)
 
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:
         """Have the backend answer within what is left of the deadline; failures are answers too."""
@@ -380,13 +388,20 @@ async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[
         yield chat
 
 
-async def serve_worker(*, nats: Server | str, model: Model, settings: WorkerSettings) -> None:
+async def serve_worker(
+    *,
+    nats: Server | str,
+    model: Model,
+    settings: WorkerSettings,
+    on_ready: Callable[[Worker], None] | None = None,
+) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
         nats: The broker, or its URL with the credential.
         model: What is loaded.
         settings: How it is loaded.
+        on_ready: Is called with the worker when it takes requests.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
@@ -412,6 +427,8 @@ async def serve_worker(*, nats: Server | str, model: Model, settings: WorkerSett
                     if chat is not None:
                         await queue.announce_chat(model.hash, chat)
                     log.info("worker ready", extra={"bundle": model.hash})
+                    if on_ready is not None:
+                        on_ready(worker)
                     await worker.run()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from engine.queue import Server
+from engine.server import Server
 from engine.settings import Profile, WorkerSettings, decode_value, profile_values
 from runtime.errors import BadSettings
 from store.events import Fallback
@@ -43,6 +43,8 @@ class Settings(WorkerSettings, frozen=True, kw_only=True):
         nats: A NATS server to use, `nats://USER:PASSWORD@HOST:PORT`; None starts one here.
         nats_ca: Certificates that may sign the server's, a PEM file; turns TLS on.
         nats_certificate, nats_key: The client's own, where the server asks for them.
+        metrics_port: Where `ostinato worker` and `ostinato play` answer Prometheus, on this machine
+            alone; None: nowhere.
         log_format: Log lines on standard error as text for people or as JSON.
     """
 
@@ -56,6 +58,7 @@ class Settings(WorkerSettings, frozen=True, kw_only=True):
     nats_ca: Path | None = None
     nats_certificate: Path | None = None
     nats_key: Path | None = None
+    metrics_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     log_format: Literal["console", "json"] = "console"
 
     @property

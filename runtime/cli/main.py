@@ -12,7 +12,19 @@ from typer.exceptions import TyperException
 
 from engine.errors import EngineError
 from games.errors import GamesError
-from runtime.cli import decide, doctor, extract, fetch, logs, plan, play, replay, serve, worker
+from runtime.cli import (
+    decide,
+    doctor,
+    extract,
+    fetch,
+    logs,
+    plan,
+    play,
+    replay,
+    serve,
+    status,
+    worker,
+)
 from runtime.cli.show import print_json
 from runtime.errors import RuntimeFault
 from store.errors import StoreError
@@ -37,6 +49,7 @@ app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)
 app.command(name="worker")(worker.worker)
+app.command(name="status")(status.status)
 app.command(name="serve")(serve.serve)
 app.command(name="api-key")(serve.api_key)
 app.command(name="fetch")(fetch.fetch)

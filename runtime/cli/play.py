@@ -33,6 +33,7 @@ from runtime.cli.common import (
 from runtime.cli.show import TASK, out, print_json, progress
 from runtime.errors import BadInput
 from runtime.match import MatchResult
+from runtime.metrics import figures_of_run, metrics
 from runtime.play import Run, RunReport
 from runtime.replay import replay_file
 from runtime.settings import Settings
@@ -216,6 +217,9 @@ async def _play(
             for job, (game, seats) in zip(jobs, tables, strict=True)
         ]
         current = runs[0]
+        stack.enter_context(
+            metrics(settings.metrics_port, lambda: figures_of_run(current.decisions, log.stats))
+        )
 
         async def on_stray(reply: DecisionReply, stray: Stray) -> None:
             await current.on_stray(reply, stray)

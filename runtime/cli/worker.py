@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import anyio
 import typer
 
-from engine.worker import NATS_VARIABLE, serve_worker
+from engine.worker import NATS_VARIABLE, Worker, serve_worker
 from runtime.cli.common import (
     CacheDtypeFlag,
     CacheFlag,
@@ -28,6 +29,7 @@ from runtime.cli.common import (
 )
 from runtime.cli.show import err
 from runtime.errors import BadInput
+from runtime.metrics import figures_of_worker, metrics
 
 
 def worker(
@@ -88,5 +90,15 @@ def worker(
         raise BadInput(f"no NATS server; name one with --nats or {NATS_VARIABLE}")
     opened = model_of(model, settings)
     err.print(f"worker for {opened.name} ({opened.hash}); Ctrl-C ends it")
-    anyio.run(lambda: serve_worker(nats=server, model=opened, settings=settings.worker))
+    with ExitStack() as stack:
+
+        def measure(worker: Worker) -> None:
+            read = lambda: figures_of_worker(worker.describe())  # noqa: E731
+            stack.enter_context(metrics(settings.metrics_port, read))
+
+        anyio.run(
+            lambda: serve_worker(
+                nats=server, model=opened, settings=settings.worker, on_ready=measure
+            )
+        )
     return 0

@@ -21,7 +21,7 @@ from engine.client import QueueEngine, connect_engine
 from engine.embedded import embedded
 from engine.errors import QueueUnavailable
 from engine.models import Model
-from engine.queue import Server as NatsServer
+from engine.server import Server as NatsServer
 from engine.settings import WorkerSettings
 from runtime.errors import BadInput
 from runtime.http.app import application

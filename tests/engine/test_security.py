@@ -19,7 +19,8 @@ from engine import queue as queue_module
 from engine.broker import find_server
 from engine.client import connect_engine
 from engine.errors import QueueUnavailable
-from engine.queue import Queue, Server
+from engine.queue import Queue
+from engine.server import Server
 from engine.streams import PARTITIONS
 from engine.worker import Worker
 from tests.support.queues import MODEL, Scripted, raw, request, until, working

@@ -54,7 +54,7 @@ def test_file_can_be_named(folder: Path) -> None:
 
 
 def test_variables_between_processes_are_no_settings() -> None:
-    environment = {"OSTINATO_DEBUG": "1", "OSTINATO_NATS": "nats://x", "OSTINATO_PARENT_PIPE": "3"}
+    environment = {"OSTINATO_DEBUG": "1", "OSTINATO_PARENT_PIPE": "3"}
     assert load_settings(environment=environment) == Settings()
 
 

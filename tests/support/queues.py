@@ -21,7 +21,8 @@ from engine.contract import Ask, DecisionReply, DecisionRequest, Field
 from engine.errors import EngineFailed
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
-from engine.queue import Queue, Server
+from engine.queue import Queue
+from engine.server import Server
 from engine.streams import DECISIONS, PARTITIONS, consumer
 from engine.worker import NATS_VARIABLE, Worker
 
