@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import (
     BadRequest,
     DecisionExpired,
@@ -104,6 +104,14 @@ class QueueEngine:
     async def chats(self) -> list[ChatInfo]:
         """Give where the live workers of the model chat; raises QueueUnavailable."""
         return await self._queue.chats(self.model.hash)
+
+    async def prime(self, prime: Prime) -> None:
+        """Have a state read ahead for the questions to come; nothing is waited for.
+
+        Raises:
+            BadRequest, RequestTooLarge: It cannot be sent.
+        """
+        await self._queue.publish_prime(self.model.hash, prime)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Publish and wait; see `Engine.decide`.

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import logging
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 import anyio
@@ -30,7 +29,7 @@ from nats.js.api import PubAck
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from engine import streams
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import BadRequest, QueueFull, QueueUnavailable
 from engine.leases import Leases
 from engine.server import Server
@@ -246,8 +245,7 @@ class Queue:
                 raise BadRequest(f"{name!r} names no decision or source: no space, . * or > in it")
         data, headers = pack(request, limit=self._client.max_payload)
         headers["Nats-Msg-Id"] = f"{request.id}.{request.attempt}"
-        affinity = hashlib.blake2b(request.affinity.encode(), digest_size=8).hexdigest()
-        subject = f"decide.{bundle}.{affinity}"
+        subject = f"decide.{bundle}.{streams.token_of(request.affinity)}"
         try:
             taken = await self._publish(subject, data, headers)
         except APIError as error:
@@ -259,6 +257,17 @@ class Queue:
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the queue did not take the request: {error}") from error
         return taken.seq
+
+    async def publish_prime(self, bundle: str, prime: Prime) -> None:
+        """Have a state read ahead, if a worker is there: nothing is kept, nothing is confirmed.
+
+        Raises:
+            BadRequest: A text in it is not valid Unicode.
+            RequestTooLarge: Its bytes exceed what the broker takes.
+        """
+        data, headers = pack(prime, limit=self._client.max_payload)
+        with contextlib.suppress(NatsError):  # the broker is away
+            await self._client.publish(f"prime.{bundle}", data, headers=headers)
 
     async def take_back(self, bundle: str, request: DecisionRequest, number: int | None) -> None:
         """Say that nobody waits for a request: it leaves the queue, or the worker that has it.
@@ -278,12 +287,9 @@ class Queue:
         """Have every answer to `source` given to `receive` from now on."""
 
         async def on_message(message: Msg) -> None:
-            try:
-                reply = unpack(message.data, message.headers, DecisionReply)
-            except BadRequest as error:
-                log.warning("an answer cannot be read", extra={"why": str(error)})
-                return
-            await receive(reply)
+            reply = _read(message.data, message.headers, DecisionReply)
+            if reply is not None:
+                await receive(reply)
 
         async def on_question(message: Msg) -> None:
             await self._client.publish(message.reply, b"")
@@ -306,11 +312,7 @@ class Queue:
             return None
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the answers stream cannot be read: {error}") from error
-        try:
-            return unpack(found.data or b"", found.headers, DecisionReply)
-        except BadRequest as error:
-            log.warning("an answer cannot be read", extra={"why": str(error)})
-            return None
+        return _read(found.data or b"", found.headers, DecisionReply)
 
     async def workers(self, bundle: str, *, wait_s: float = 1.0) -> WorkerInfo | None:
         """Give what one live worker of a bundle says of itself; None when there is none."""
@@ -411,6 +413,19 @@ class Queue:
         await self._client.subscribe(f"cancel.{bundle}", cb=on_message)
         await self._settle()
 
+    async def subscribe_primes(
+        self, bundle: str, receive: Callable[[Prime], Awaitable[None]]
+    ) -> None:
+        """Have every state that is to be read ahead given to `receive`."""
+
+        async def on_message(message: Msg) -> None:
+            prime = _read(message.data, message.headers, Prime)
+            if prime is not None:
+                await receive(prime)
+
+        await self._client.subscribe(f"prime.{bundle}", cb=on_message)
+        await self._settle()
+
     async def subscribe_undeliverable(
         self, bundle: str, bury: Callable[[DecisionRequest, int], Awaitable[None]]
     ) -> None:
@@ -487,10 +502,8 @@ class Queue:
         return await self._delivery(message)
 
     async def _delivery(self, message: Msg) -> Delivery | None:
-        try:
-            request = unpack(message.data, message.headers, DecisionRequest)
-        except BadRequest as error:
-            log.warning("a request cannot be read", extra={"why": str(error)})
+        request = _read(message.data, message.headers, DecisionRequest)
+        if request is None:
             await message.term()
             return None
         published_s = message.metadata.timestamp.timestamp()
@@ -566,6 +579,15 @@ class Queue:
     async def _on_reconnect(self) -> None:
         before, self.reconnected = self.reconnected, anyio.Event()
         before.set()
+
+
+def _read(data: bytes, headers: Mapping[str, str] | None, kind: type[Info]) -> Info | None:
+    """Read a message; None, and a line in the log, if it is damaged."""
+    try:
+        return unpack(data, headers, kind)
+    except BadRequest as error:
+        log.warning("a message cannot be read", extra={"why": str(error)})
+        return None
 
 
 class _Pull(msgspec.Struct, frozen=True):

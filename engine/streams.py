@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 from typing import Final
 
 import msgspec
@@ -208,3 +209,16 @@ def suspects() -> KeyValueConfig:
     return KeyValueConfig(
         bucket=SUSPECTS, ttl=ANSWERS_KEPT_S, storage=StorageType.MEMORY, direct=True
     )
+
+
+def token_of(affinity: str) -> str:
+    """Give an affinity key as it stands in a subject."""
+    return hashlib.blake2b(affinity.encode(), digest_size=8).hexdigest()
+
+
+def partition_of(affinity: str) -> int:
+    """Give the partition of an affinity key: FNV-1a of its subject token, as the server has it."""
+    value = 0x811C9DC5
+    for byte in token_of(affinity).encode():
+        value = (value ^ byte) * 0x01000193 % 2**32
+    return value % PARTITIONS

@@ -29,7 +29,7 @@ from anyio.abc import TaskGroup
 from engine.backend import Backend
 from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
-from engine.contract import DecisionReply, DecisionRequest, Failure
+from engine.contract import DecisionReply, DecisionRequest, Failure, Prime
 from engine.errors import (
     BadRequest,
     DecisionExpired,
@@ -45,7 +45,7 @@ from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
 from engine.remote import PREFIX, parse_remote
 from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings
-from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
+from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S, partition_of
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +109,11 @@ class Worker:
         await self._queue.announce(self._model.hash, self.describe)
         async with anyio.create_task_group() as keeping:
             keeping.start_soon(self._keep)
+
+            async def on_prime(prime: Prime) -> None:
+                keeping.start_soon(self._prime, prime)
+
+            await self._queue.subscribe_primes(self._model.hash, on_prime)
             async with anyio.create_task_group() as answering:
                 with self._pulling:
                     await self._pull(answering)
@@ -209,6 +214,17 @@ class Worker:
         asking = self._asking.get((source, decision))
         if asking is not None:
             asking.scope.cancel()
+
+    async def _prime(self, prime: Prime) -> None:
+        """Read a state ahead if its questions will come to this worker."""
+        if self._alone.locked() or partition_of(prime.affinity) not in self._claims.held:
+            return
+        try:
+            await self._backend.prime(prime)
+        except EngineError as error:
+            log.info("not read ahead", extra={"why": str(error)})
+        except Exception:
+            log.exception("the engine broke while it read ahead")
 
     async def _keep(self) -> None:
         """Tell the queue what is being worked on, well before it would redeliver it.

@@ -21,7 +21,10 @@ BUILT_IN = {
     "expedition": "games.expedition:load",
     "holdem": "games.adapters.holdem:load",
 }
-LIBRARIES = {"openspiel": "games.adapters.openspiel:load"}
+LIBRARIES = {
+    "openspiel": "games.adapters.openspiel:load",
+    "pettingzoo": "games.adapters.pettingzoo:load",
+}
 GROUP = "ostinato.games"
 
 _ID = re.compile(r"(?P<name>[\w-]+)(?:\((?P<parameters>[^()]*)\))?")
@@ -66,7 +69,7 @@ def _factory(name: str) -> Callable[..., Game]:
             ) from error
     near = difflib.get_close_matches(name.lower(), game_names(), n=3)
     hint = f"did you mean {' or '.join(near)}" if near else f"known are {', '.join(game_names())}"
-    raise UnknownGame(f"no game {name!r}; {hint}, or openspiel:NAME")
+    raise UnknownGame(f"no game {name!r}; {hint}, or openspiel:NAME, pettingzoo:NAME")
 
 
 def _parameters(id: str, text: str) -> dict[str, str]:

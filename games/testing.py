@@ -6,11 +6,12 @@
 
 `python -m games.testing GAME` checks a game by name and prints a digest of all that it showed. Two
 runs under different values of PYTHONHASHSEED have to print the same: nothing inside one process
-catches code that goes through a set in the set's own order.
+catches code that goes through a set in the set's own order. `ostinato check GAME` makes these runs.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import sys
 from collections.abc import Iterator
@@ -264,16 +265,27 @@ def _pick(seed: int, turn: int, count: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the game of the one argument and print its digest; give the exit code."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m games.testing GAME\n")
-        return 2
+    """Check the game of the arguments and print its digest, or a document; give the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m games.testing", description=__doc__)
+    parser.add_argument("game")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seats", type=int)
+    parser.add_argument("--limit", type=int, default=2_000)
+    parser.add_argument("--most-turns", type=int, default=1_000)
+    parser.add_argument("--json", action="store_true", help="print a report, or an error, as JSON")
+    given = vars(parser.parse_args(arguments))
+    name, as_json = given.pop("game"), given.pop("json")
     try:
-        report = check(load_game(arguments[0]))
+        report = check(load_game(name), **given)
     except GamesError as error:
-        sys.stderr.write(f"error: {error} [{error.code}]\n")
+        if as_json:
+            document = {"error": {"code": error.code, "message": str(error)}}
+            sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+        else:
+            sys.stderr.write(f"error: {error} [{error.code}]\n")
         return 1
-    sys.stdout.write(f"{report.digest}\n")
+    text = msgspec.json.encode(report).decode() if as_json else report.digest
+    sys.stdout.write(f"{text}\n")
     return 0
 
 

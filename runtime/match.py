@@ -34,6 +34,7 @@ from runtime.table import Table
 from store.events import (
     ActionRefused,
     ChanceDrawn,
+    ChatCost,
     EpochStarted,
     How,
     MatchEnded,
@@ -234,7 +235,9 @@ class Match:
         except IllegalAction as error:
             # The label is the agent's own text and may hold what no event can.
             action = act.action.encode(errors="backslashreplace").decode()
-            refused = ActionRefused(seat=fold.state.actor or 0, action=action, message=str(error))
+            refused = ActionRefused(
+                seat=fold.state.actor or 0, action=action, message=str(error), chat=act.chat
+            )
             self._journal.record(refused)
             return
         last = fold.asked[-1] if fold.asked else None
@@ -242,7 +245,7 @@ class Match:
             decision = last.request.decision
             self._take(act.action, "decision", draw=act.draw, decision=decision, state=state)
         else:
-            self._take(act.action, "agent", draw=act.draw, state=state)
+            self._take(act.action, "agent", draw=act.draw, chat=act.chat, state=state)
 
     def _fall_back(self, why: str, options: tuple[Option, ...]) -> None:
         started = self._journal.fold.started
@@ -286,6 +289,7 @@ class Match:
         draw: float | None = None,
         decision: str | None = None,
         note: str = "",
+        chat: ChatCost | None = None,
         state: State | None = None,
     ) -> None:
         fold = self._journal.fold
@@ -299,6 +303,7 @@ class Match:
             decision=decision,
             draw=draw,
             note=note,
+            chat=chat,
         )
         self._journal.record(event, state)
 

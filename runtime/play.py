@@ -25,7 +25,7 @@ from runtime.match import Match, MatchResult
 from runtime.outbox import strays_of
 from runtime.requests import match_of
 from runtime.table import Seat, Table, Terms, check_seats
-from runtime.tally import Decisions, Tally
+from runtime.tally import Chats, Decisions, Tally
 from store.errors import StoreError
 from store.events import AnswerDiscarded, ChanceDrawn, MatchEnded, TurnTaken
 from store.log import EventLog, Recorded
@@ -40,12 +40,13 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to; with `seed` it can be repeated.
 
-    `decisions` counts what was done now, not what the log had already.
+    `decisions` and `chats` count what was done now, not what the log had already.
     """
 
     seed: int
     matches: tuple[MatchResult, ...]
     decisions: Decisions
+    chats: Chats = Chats()
 
 
 class Run:
@@ -154,6 +155,7 @@ class Run:
             seed=self.seed,
             matches=tuple(result for result in results if result is not None),
             decisions=self.decisions,
+            chats=table.tally.chats(),
         )
 
     async def on_stray(self, reply: DecisionReply, stray: Stray) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from store.events import (
     ActionRefused,
     AnswerDiscarded,
+    ChatCost,
     DecisionAnswered,
     DecisionFailed,
     DecisionRequested,
@@ -67,16 +68,37 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
     p95_ms: float | None = None
 
 
+class Chats(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run's chat agents took.
+
+    Attributes:
+        answers: How often one answered, labels or not.
+        tokens_read, tokens_reused, tokens_written: Over all answers.
+        p50_ms, p95_ms: Of one answer.
+    """
+
+    answers: int = 0
+    tokens_read: int = 0
+    tokens_reused: int = 0
+    tokens_written: int = 0
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+
+
 class Tally:
     """Adds up the events of a run."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._latency = Latency()
+        self._chats: Counter[str] = Counter()
+        self._chat_latency = Latency()
 
     def add(self, event: Event) -> None:
         """Count one event."""
         counts = self._counts
+        if isinstance(event, TurnTaken | ActionRefused) and event.chat is not None:
+            self._add_chat(event.chat)
         match event:
             case DecisionRequested():
                 counts["asked"] += 1
@@ -103,3 +125,18 @@ class Tally:
             p50_ms=self._latency.quantile(0.50),
             p95_ms=self._latency.quantile(0.95),
         )
+
+    def chats(self) -> Chats:
+        """Give what chat agents took so far."""
+        return Chats(
+            **self._chats,
+            p50_ms=self._chat_latency.quantile(0.50),
+            p95_ms=self._chat_latency.quantile(0.95),
+        )
+
+    def _add_chat(self, cost: ChatCost) -> None:
+        self._chats["answers"] += 1
+        self._chats["tokens_read"] += cost.tokens_read
+        self._chats["tokens_reused"] += cost.tokens_reused
+        self._chats["tokens_written"] += cost.tokens_written
+        self._chat_latency.add(cost.total_ms)

@@ -40,6 +40,23 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
 
 
+class ChatCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chat agent's answer took.
+
+    Attributes:
+        model: As the server named it.
+        tokens_read, tokens_reused: Of the prompt; they sum to it.
+        tokens_written: Of the answer.
+        total_ms: From before the request to after the answer.
+    """
+
+    model: str
+    tokens_read: int
+    tokens_reused: int
+    tokens_written: int
+    total_ms: float
+
+
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     pass
 
@@ -132,6 +149,8 @@ class ActionRefused(_Event, frozen=True, kw_only=True, tag="action_refused"):
     seat: int
     action: str
     message: str
+    chat: ChatCost | None = None
+    """Of the answer that named it, from an agent that chats."""
 
 
 class TurnTaken(_Event, frozen=True, kw_only=True, tag="turn_taken"):
@@ -146,6 +165,8 @@ class TurnTaken(_Event, frozen=True, kw_only=True, tag="turn_taken"):
     draw: float | None = None
     note: str = ""
     """Why, for a fallback."""
+    chat: ChatCost | None = None
+    """Of the answer that named the action, from an agent that chats."""
 
 
 class EpochStarted(_Event, frozen=True, kw_only=True, tag="epoch_started"):

@@ -100,7 +100,9 @@ async def _vllm_application(engine: GuardedLLM, model: str) -> _Application:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     parser = make_arg_parser(FlexibleArgumentParser())
-    arguments = parser.parse_args(["--model", model, "--served-model-name", model])
+    arguments = parser.parse_args(
+        ["--model", model, "--served-model-name", model, "--enable-prompt-tokens-details"]
+    )
     assert arguments is not None
     tasks = await engine.get_supported_tasks()
     application = build_app(arguments, tasks, engine.model_config)

@@ -5,6 +5,7 @@ vLLM builds this class by name in the engine process: `worker_cls`.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,17 @@ class DecisionWorker(Worker):
             device=self.device,
         )
         self._reader = Reader(self._head, _lm_head(self.get_model()), pool)
+
+    def feature_memory(self) -> tuple[int, int, int, int]:
+        """Give slots, width, bytes of a number, and bytes in all: their product."""
+        assert self._reader is not None
+        pool = self._reader.pool
+        slots, width = pool.rows.shape
+        return slots, width, pool.rows.element_size(), pool.nbytes
+
+    def cpu_seconds(self) -> float:
+        """Give the processor time that this process has taken."""
+        return time.process_time()
 
     @torch.inference_mode()
     def execute_model(self, scheduler_output: SchedulerOutput) -> Any:

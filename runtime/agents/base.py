@@ -14,13 +14,19 @@ from runtime.errors import CannotPlay
 from runtime.fold import Fold
 from runtime.lots import seat_draw
 from runtime.requests import questions_of
+from store.events import ChatCost
 
 
 class Act(msgspec.Struct, frozen=True):
-    """What an agent does: the label of a legal option, and the draw that chose it, if one did."""
+    """What an agent does: the label of a legal option, and the draw that chose it, if one did.
+
+    Attributes:
+        chat: What the answer took that named it, from an agent that chats.
+    """
 
     action: str
     draw: float | None = None
+    chat: ChatCost | None = None
 
 
 class Asker(Protocol):

@@ -67,7 +67,15 @@ def _scripted(parameters: str) -> Agent:
     return ScriptedAgent(Path(parameters))
 
 
+def _chat(parameters: str) -> Agent:
+    # what speaks HTTP is not needed by any other agent
+    from runtime.agents.chat import ChatAgent, parse_chat
+
+    return ChatAgent(parse_chat(parameters))
+
+
 _FACTORIES: dict[str, Callable[[str], Agent]] = {
+    "chat": _chat,
     "decision": _decision,
     "random": _random,
     "scripted": _scripted,

@@ -13,6 +13,8 @@ from typer.exceptions import TyperException
 from engine.errors import EngineError
 from games.errors import GamesError
 from runtime.cli import (
+    bench,
+    check,
     decide,
     doctor,
     extract,
@@ -45,6 +47,7 @@ app = typer.Typer(
 app.command(name="play")(play.play)
 app.command(name="demo")(play.demo)
 app.command(name="replay")(replay.replay)
+app.command(name="check")(check.check)
 app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)
@@ -56,6 +59,7 @@ app.command(name="fetch")(fetch.fetch)
 app.command(name="extract")(extract.extract)
 app.command(name="plan")(plan.plan_command)
 app.command(name="doctor")(doctor.doctor)
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

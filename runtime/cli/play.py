@@ -62,7 +62,7 @@ def play(
         typer.Option(
             "--seat",
             help="The agent of a seat; once for each seat, in order. decision,"
-            " decision:temperature=0.7, random, scripted:FILE.",
+            " decision:temperature=0.7, chat:URL, random, scripted:FILE.",
             metavar="AGENT",
         ),
     ],
@@ -131,6 +131,7 @@ def play(
                     for match in report.matches
                 ],
                 "decisions": report.decisions,
+                "chats": report.chats,
                 "log": str(log),
             }
         )
@@ -288,5 +289,22 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
         out.print(table)
         if model.arbitrary:
             out.print("[yellow]This model's choices are arbitrary[/]: it has random weights.")
+    if any(report.chats.answers for _, report in played):
+        out.print(_chat_table(played))
     seeds = ", ".join(sorted({str(report.seed) for _, report in played}))
     out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)
+
+
+def _chat_table(played: list[tuple[Job, RunReport]]) -> Table:
+    table = Table(title="Chat agents", title_justify="left")
+    for heading in ("game", "answers", "read", "reused", "written", "p50 ms", "p95 ms"):
+        table.add_column(heading, justify="left" if heading == "game" else "right")
+    for job, report in played:
+        chats = report.chats
+        counts = (chats.answers, chats.tokens_read, chats.tokens_reused, chats.tokens_written)
+        table.add_row(
+            job.game,
+            *(f"{count:,}" for count in counts),
+            *("-" if ms is None else f"{ms:.1f}" for ms in (chats.p50_ms, chats.p95_ms)),
+        )
+    return table

@@ -107,6 +107,23 @@ def test_a_reader_that_goes_away_stops_the_writing(client: Any, server: str):
     assert reply.status_code == 200
 
 
+def test_a_decision_agent_plays_a_chat_agent_on_one_worker(command: Command, server: str):
+    """The model is random: what it writes is no label, so the match's fallback chooses."""
+    played = command(
+        *("play", "tictactoe", "--matches", 1, "--seed", 1, "--json", "--fallback", "random"),
+        *("--seat", "decision", "--seat", f"chat:{server}", "--log", "both.db"),
+        *("--model", f"systemone:{server},model=clef", "--deadline", 60),
+        within_s=120,
+    )
+    assert played.code == 0, played
+    chats, decisions = played.document["chats"], played.document["decisions"]
+    assert decisions["answered"] > 0
+    assert chats["answers"] == 2 * decisions["fallback"] == decisions["refused"] > 0
+    assert chats["tokens_read"] > chats["answers"] * 100
+    assert chats["p50_ms"] > 0
+    assert command("replay", "both.db").code == 0
+
+
 def test_the_workers_door(command: Command, server: str):
     """What its port says to those without the token, and that no other route is behind it."""
     ports = {

@@ -130,6 +130,24 @@ async def check_answers(backend: Any, band: float) -> None:
         assert reply.tokens == reply.tokens_read + reply.tokens_reused == len(expected["input_ids"])
     print(f"{len(replies)} cases, logits within {furthest:.1e}")
     assert furthest < band
+    await check_reuse(backend, replies)
+
+
+async def check_reuse(backend: Any, plain: dict[str, DecisionReply]) -> None:
+    """See that all cases give the same through what is kept of their states."""
+    asks = {name: joint(name) for name in plain}
+    shared = {
+        name: msgspec.structs.replace(ask, public_end=len(ask.state), salt="kept")
+        for name, ask in asks.items()
+    }
+    await decide_all(backend, shared)
+    furthest, reused = 0.0, 0
+    for name, reply in (await decide_all(backend, shared)).items():
+        reused += reply.tokens_reused > 0
+        furthest = max(furthest, distance(logits(reply), logits(plain[name])))
+    print(f"{reused} of {len(plain)} cases through kept states, logits within {furthest:.1e}")
+    assert furthest < 1e-4
+    assert reused > len(plain) // 2
 
 
 async def test_tuned_weights_answer_as_the_release(tuned):

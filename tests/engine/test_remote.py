@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from engine.models import open_model
 from engine.records import ask_from_system_one
 from engine.remote import parse_remote
 from engine.remote_backend import RemoteBackend
+from tests.support.stubs import Stub, stub_server
 
 QUESTIONS: dict[str, Any] = {
     "go": {"type": "choice", "instructions": "Where?", "criteria": {"b": "B", "a": None}},
@@ -30,51 +28,10 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class Stub:
-    """A server whose replies come from a list, the last one over and over."""
-
-    def __init__(self) -> None:
-        self.replies: list[tuple[int, Any, dict[str, str]]] = []
-        self.seen: list[tuple[str, dict[str, str], Any]] = []
-        stub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self.send_response(405)
-                self.end_headers()
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                stub.seen.append((self.path, dict(self.headers), json.loads(body)))
-                more = len(stub.replies) > 1
-                status, reply, headers = stub.replies.pop(0) if more else stub.replies[0]
-                data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-                self.send_response(status)
-                for name, value in (headers | {"content-length": str(len(data))}).items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def says(self, reply: Any, status: int = 200, **headers: str) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.replies.append((status, reply, named))
-
-
 @pytest.fixture
 def stub() -> Iterator[Stub]:
-    stub = Stub()
-    thread = threading.Thread(target=stub.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield stub
-    stub.server.shutdown()
-    stub.server.server_close()
-    thread.join()
+    with stub_server() as stub:
+        yield stub
 
 
 def answered(**changes: Any) -> dict[str, Any]:

@@ -83,7 +83,7 @@ async def test_a_worker_with_the_examples_permissions_works_and_sees_nothing_els
             for each in connections
             if each["authorized_user"] == "worker"
         )
-        allowed = ("workers", "cancel.", "chats.", "_INBOX.", "$JS.EVENT.ADVISORY.")
+        allowed = ("workers", "cancel.", "chats.", "prime.", "_INBOX.", "$JS.EVENT.ADVISORY.")
         assert all(subject.startswith(allowed) for subject in subscribed), subscribed
         refused: list[Exception] = []
 

@@ -24,6 +24,7 @@ GAMES = (
     "openspiel:leduc_poker",
     "openspiel:goofspiel(num_cards=3)",
     "openspiel:chess(fen=6k1/4P1P1/6K1/8/8/8/8/8 w - - 0 1)",
+    "pettingzoo:classic/connect_four-v3",
 )
 
 

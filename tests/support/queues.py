@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import sys
@@ -17,13 +16,13 @@ import nats
 from nats.aio.client import Client
 
 from engine import process
-from engine.contract import Ask, DecisionReply, DecisionRequest, Field
+from engine.contract import Ask, DecisionReply, DecisionRequest, Field, Prime, Primed
 from engine.errors import EngineFailed
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.queue import Queue
 from engine.server import Server
-from engine.streams import DECISIONS, PARTITIONS, consumer
+from engine.streams import DECISIONS, PARTITIONS, consumer, partition_of
 from engine.worker import NATS_VARIABLE, Worker
 
 MODEL = open_model("mock:seed=1,window=10000000")
@@ -89,6 +88,11 @@ class Scripted:
         self.dead = False
         self.closed = False
         self.asked: list[DecisionRequest] = []
+        self.primes: list[Prime] = []
+
+    async def prime(self, prime: Prime) -> Primed:
+        self.primes.append(prime)
+        return await self._mock.prime(prime)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         self.asked.append(request)
@@ -151,19 +155,6 @@ async def raw(url: str, **options: Any) -> AsyncIterator[Client]:
         yield client
     finally:
         await client.close()
-
-
-def token_of(affinity: str) -> str:
-    """Give an affinity key as it stands in a subject."""
-    return hashlib.blake2b(affinity.encode(), digest_size=8).hexdigest()
-
-
-def partition_of(affinity: str) -> int:
-    """Give the partition of an affinity key: FNV-1a of its subject token, as the server has it."""
-    value = 0x811C9DC5
-    for byte in token_of(affinity).encode():
-        value = (value ^ byte) * 0x01000193 % 2**32
-    return value % PARTITIONS
 
 
 PARTITION = partition_of(AFFINITY)
