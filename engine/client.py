@@ -22,8 +22,9 @@ from engine.errors import (
     QueueUnavailable,
     from_failure,
 )
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.models import Model
-from engine.queue import ChatInfo, Queue, WorkerInfo
+from engine.queue import Queue
 from engine.server import Server
 
 log = logging.getLogger(__name__)

@@ -31,6 +31,7 @@ from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 from engine import streams
 from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import BadRequest, QueueFull, QueueUnavailable
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.leases import Leases
 from engine.server import Server
 from engine.streams import ACK_WAIT_S, ANSWERS, DECISIONS
@@ -49,38 +50,6 @@ _NEXT: Final = msgspec.json.encode({"batch": 1, "expires": int(PULL_S * 1e9)})
 _NOTHING: Final = ("404", "408")  # statuses of a pull that found nothing
 _TOKEN = re.compile(r"[^\s.*>]+")
 _STREAM_FULL = 10077  # JetStream: maximum messages exceeded
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a live worker says of itself."""
-
-    worker: str
-    bundle: str
-    fingerprint: str
-    in_flight: int
-    pid: int
-    partitions: tuple[int, ...] = ()
-    answered: int = 0
-    failed: int = 0
-    redelivered: int = 0
-    tokens_read: int = 0
-    tokens_reused: int = 0
-
-
-class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a live worker chats.
-
-    Attributes:
-        worker: Its name.
-        url: Its server.
-        token: What that server wants as bearer token.
-        model: The name of the base weights there.
-    """
-
-    worker: str
-    url: str
-    token: str
-    model: str
 
 
 Info = TypeVar("Info", bound=msgspec.Struct)

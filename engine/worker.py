@@ -38,10 +38,11 @@ from engine.errors import (
     QueueUnavailable,
     RequestTooLarge,
 )
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, Delivery, Queue
 from engine.remote import PREFIX, parse_remote
 from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.queue import WorkerInfo
+from engine.fleet import WorkerInfo
 from runtime.errors import BadInput
 from runtime.tally import Decisions
 from store.writer import WriterStats

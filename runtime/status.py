@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.queue import Queue, WorkerInfo
+from engine.fleet import WorkerInfo
+from engine.queue import Queue
 from engine.streams import QueueInfo
 
 
