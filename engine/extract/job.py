@@ -30,6 +30,7 @@ from engine.errors import BadBundle, BadWeights, NotWritten
 from engine.extract import compare, factors
 from engine.extract.estimate import Estimate, Range, hashing_s
 from engine.extract.files import write_bytes, write_file, write_tensors, written
+from engine.extract.recorded import record_answer
 from engine.extract.report import write_report
 from engine.extract.weights import INDEX, Weights, check_roles, open_weights
 from engine.manifest import Extraction, FileEntry, MatrixError, Part, file_entry, read_manifest
@@ -189,7 +190,7 @@ class _Job:
         write_report(self.bundle, matrices, errors, findings + over, rank=rank)
         left = {finding.tensor: finding.error for finding in findings}
         with written(self.bundle):
-            write_manifest(
+            bundle = write_manifest(
                 self.bundle,
                 name=self.options.name or self.tuned.folder.name,
                 base=self.base.folder,
@@ -209,6 +210,7 @@ class _Job:
                 ),
                 known=known,
             )
+            record_answer(bundle)
         return self.bundle
 
     def _compare(self) -> tuple[list[str], list[compare.Finding]]:

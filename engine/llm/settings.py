@@ -23,6 +23,7 @@ class EngineSettings:
         features: How head features are kept: "float32", "float16" or "bfloat16".
         on_cpu: The head scores on the CPU, wherever the model runs.
         chat_share: Chat's part of a step where decisions want all of it too, and of its sequences.
+        short: Tokens that a question alone on its state reads without a stop for later ones.
         home: Process that made these settings.
     """
 
@@ -31,6 +32,7 @@ class EngineSettings:
     features: str = "float32"
     on_cpu: bool = False
     chat_share: float = 0.25
+    short: int = 0
     home: int = dataclasses.field(default_factory=os.getpid)
 
     def compute_hash(self) -> str:
@@ -44,6 +46,7 @@ class EngineSettings:
             self.features,
             self.on_cpu,
             self.chat_share,
+            self.short,
             self.home,
         )
 
@@ -54,6 +57,7 @@ def _arrive(
     features: str,
     on_cpu: bool,
     chat_share: float,
+    short: int,
     home: int,
 ) -> EngineSettings:
     """Make the settings again; in another process than theirs, end it when theirs ends.
@@ -72,4 +76,4 @@ def _arrive(
             os._exit(1)
 
         threading.Thread(target=outlive_nobody, name="home-watch", daemon=True).start()
-    return EngineSettings(head, head_config, features, on_cpu, chat_share, home)
+    return EngineSettings(head, head_config, features, on_cpu, chat_share, short, home)

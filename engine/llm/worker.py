@@ -19,6 +19,7 @@ from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
 from engine.llm import lora, seeds
+from engine.llm.applied import unapplied
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
@@ -36,12 +37,19 @@ class DecisionWorker(Worker):
     def init_device(self) -> None:
         """Replace what vLLM does slowly or wrongly, before anything is built with it."""
         refuse_foreign_cache(self.vllm_config)
-        lora.install()
+        if self.vllm_config.lora_config is not None:
+            lora.install()
         if current_platform.is_cpu():
             from engine.llm import copies, gdn
 
             copies.install()
-            gdn.install()
+            gdn.install(
+                self.model_config.dtype, self.vllm_config.cache_config.mamba_ssm_cache_dtype
+            )
+        else:
+            from engine.llm import graphs
+
+            self.graphs = graphs.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
@@ -136,6 +144,10 @@ class DecisionWorker(Worker):
         if isinstance(output, AsyncModelRunnerOutput):
             return _WithLogits(output, logits)
         return _attach(output, logits)
+
+    def unapplied(self, folder: str) -> list[str]:
+        """Name what of the adapter in a folder is not in the layers; `collective_rpc` calls it."""
+        return unapplied(self.model_runner.lora_manager._adapter_manager, Path(folder))
 
     @property
     def _width(self) -> int:
