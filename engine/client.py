@@ -22,8 +22,10 @@ from engine.errors import (
     QueueUnavailable,
     from_failure,
 )
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.models import Model
-from engine.queue import ChatInfo, Queue, WorkerInfo
+from engine.queue import Queue
+from engine.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -230,12 +232,12 @@ class QueueEngine:
 
 @asynccontextmanager
 async def connect_engine(
-    url: str, model: Model, *, source: str, on_stray: OnStray | None = None
+    server: Server | str, model: Model, *, source: str, on_stray: OnStray | None = None
 ) -> AsyncIterator[QueueEngine]:
-    """Ask over the queue at `url` for the length of the block.
+    """Ask over the queue of a server for the length of the block.
 
     Args:
-        url: The NATS server, credential included.
+        server: The NATS server, or its URL with the credential.
         model: Which worker to ask for.
         source: Names who waits; answers to a log's decisions find it again after a restart.
         on_stray: Is given answers that nobody waits for.
@@ -243,7 +245,7 @@ async def connect_engine(
     Raises:
         QueueUnavailable: The broker cannot be reached.
     """
-    queue = await Queue.connect(url)
+    queue = await Queue.connect(server)
     try:
         engine = QueueEngine(queue, model, source, on_stray)
         await engine.prepare()

@@ -17,7 +17,8 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -37,11 +38,13 @@ from engine.errors import (
     QueueUnavailable,
     RequestTooLarge,
 )
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, Delivery, Queue
 from engine.remote import PREFIX, parse_remote
+from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings
 from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S, partition_of
 
@@ -85,6 +88,7 @@ class Worker:
         self._served: set[int] = set()  # partitions with a task that pulls
         self._finished = anyio.Event()  # of any request; then replaced
         self._pulling = anyio.CancelScope()
+        self._counts: Counter[str] = Counter()
         self._gone: set[str] = set()  # sources that did not answer lately
 
     def describe(self) -> WorkerInfo:
@@ -96,6 +100,7 @@ class Worker:
             in_flight=len(self._taken),
             pid=os.getpid(),
             partitions=tuple(sorted(self._claims.held)),
+            **self._counts,
         )
 
     async def run(self) -> None:
@@ -178,6 +183,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back(delay_s=_AWAY_S)
             return
+        self._counts["redelivered"] += delivery.number > 1
         self._taken.add(delivery)
         answering.start_soon(self._finish, delivery)
 
@@ -270,6 +276,9 @@ class Worker:
         while True:
             try:
                 await self._queue.publish_answer(source, reply)
+                self._counts["failed" if reply.failure else "answered"] += 1
+                self._counts["tokens_read"] += reply.tokens_read
+                self._counts["tokens_reused"] += reply.tokens_reused
                 return
             except (BadRequest, RequestTooLarge) as error:
                 reply = _failed(delivery.request, error)
@@ -290,7 +299,7 @@ class Worker:
         """Decide what may have killed workers with nobody beside it, once."""
         source, decision = delivery.request.source, delivery.request.id
         async with self._alone:
-            if await self._queue.ran_alone(source, decision):
+            if await self._queue.suspects.ran_alone(source, decision):
                 return _failed(
                     delivery.request,
                     EngineFailed(
@@ -302,13 +311,13 @@ class Worker:
                 await self._finished.wait()
             if self._backend.dead:
                 return None
-            await self._queue.suspect(source, decision, alone=True)
+            await self._queue.suspects.note(source, decision, alone=True)
             try:
                 return await self._decide(delivery)
             finally:
                 if not self._backend.dead:
                     with anyio.CancelScope(shield=True):
-                        await self._queue.suspect(source, decision, alone=False)
+                        await self._queue.suspects.note(source, decision, alone=False)
 
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:
         """Have the backend answer within what is left of the deadline; failures are answers too."""
@@ -396,19 +405,26 @@ async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[
         yield chat
 
 
-async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
+async def serve_worker(
+    *,
+    nats: Server | str,
+    model: Model,
+    settings: WorkerSettings,
+    on_ready: Callable[[Worker], None] | None = None,
+) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
-        nats_url: The broker, credential included.
+        nats: The broker, or its URL with the credential.
         model: What is loaded.
         settings: How it is loaded.
+        on_ready: Is called with the worker when it takes requests.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
         EngineError: The model cannot be loaded, or its engine has died.
     """
-    queue = await Queue.connect(nats_url)
+    queue = await Queue.connect(nats)
     try:
         async with anyio.create_task_group() as group:
             stop = group.cancel_scope.cancel  # while it loads, nothing is under way
@@ -428,6 +444,8 @@ async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings)
                     if chat is not None:
                         await queue.announce_chat(model.hash, chat)
                     log.info("worker ready", extra={"bundle": model.hash})
+                    if on_ready is not None:
+                        on_ready(worker)
                     await worker.run()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
@@ -453,7 +471,7 @@ def main() -> int:
         settings: WorkerSettings = arguments.settings
         model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(nats_url=os.environ[NATS_VARIABLE], model=model, settings=settings)
+            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings)
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from engine.client import Engine, Stray
@@ -30,6 +31,7 @@ from store.log import Recorded
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05  # before a full queue is tried again; doubled each time, to one second
+INLINE = 8_192  # characters of state that are measured without a thread of its own
 GRACE_S = 5.0
 """The engine keeps a decision's deadline and knows why there is no answer; this long after it, an
 engine that says nothing is given up."""
@@ -80,7 +82,7 @@ class Outbox:
         earlier = self._journal.fold.asked[self._asks :][:1]
         self._asks += 1
         if not earlier:
-            asked = self._request(turn, questions, request, chosen, draw)
+            asked = await self._request(turn, questions, request, chosen, draw)
             return await self._send(asked, request, attempt=1)
         [known] = earlier
         self._check(known, request)
@@ -90,7 +92,7 @@ class Outbox:
             raise from_failure(known.failure.code, known.failure.message)
         return await self._send(known.request, request, attempt=self._resumed_attempt)
 
-    def _request(
+    async def _request(
         self,
         turn: Turn,
         questions: Sequence[Question],
@@ -98,10 +100,14 @@ class Outbox:
         chosen: tuple[str, ...],
         draw: float | None,
     ) -> DecisionRequested:
+        measure = self._engine.model.measure
+        if len(request.ask.state) < INLINE:
+            tokens = measure(request.ask)
+        else:  # a tokenizer takes milliseconds for a long state, and other matches go on
+            tokens = await anyio.to_thread.run_sync(measure, request.ask)
         fold = self._journal.fold
         if fold.asked and fold.asked[-1].open:
             raise CannotPlay("an agent asks one thing at a time; put the questions into one call")
-        tokens = self._engine.model.measure(request.ask)
         window = fold.started.window
         if window is not None and tokens > window:
             raise RecordTooLong(f"the record has {tokens} tokens, the window {window}")

@@ -95,8 +95,14 @@ class Run:
         self._concurrency = concurrency
         self._terms = terms or Terms()
         self._on_result = on_result
+        self._tally = Tally()
         self._live: dict[str, Match] = {}
         self._turnstile = anyio.Lock()
+
+    @property
+    def decisions(self) -> Decisions:
+        """What the decisions came to until now."""
+        return self._tally.decisions()
 
     @property
     def asks(self) -> bool:
@@ -122,7 +128,7 @@ class Run:
             seats=self._seats,
             engine=engine,
             terms=self._terms,
-            tally=Tally(),
+            tally=self._tally,
         )
         prefix = self._prefix(engine)
         present = {
@@ -148,7 +154,7 @@ class Run:
         return RunReport(
             seed=self.seed,
             matches=tuple(result for result in results if result is not None),
-            decisions=table.tally.decisions(),
+            decisions=self.decisions,
             chats=table.tally.chats(),
         )
 

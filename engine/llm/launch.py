@@ -24,6 +24,13 @@ _CACHE = {"auto": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
 UNIT = 16
 """Tokens that are reused only together; vLLM's hashes cost time for each."""
 
+SHORT_ON_GPU, SHORT_ON_CPU = 512, 0
+"""Tokens that a question alone on its state reads in one step, without a stop for later ones.
+
+A card reads some hundred tokens in the time in which it reads its weights once, and a stop costs
+that time again; the next question then reads these tokens with its own. A CPU gains nothing.
+"""
+
 _GUESSED = {
     # the form that works while the next step is being planned
     "ngram": {
@@ -111,8 +118,8 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
         head=str(bundle.head),
         head_config=bundle.head_config,
         features=_TORCH[settings.feature_format],
-        on_cpu=on_cpu or settings.head_device == "cpu",
         chat_share=settings.chat_share,
+        short=SHORT_ON_CPU if on_cpu else SHORT_ON_GPU,
     )
     try:
         engine = GuardedLLM.from_engine_args(arguments)

@@ -46,6 +46,10 @@ class DecisionWorker(Worker):
             gdn.install(
                 self.model_config.dtype, self.vllm_config.cache_config.mamba_ssm_cache_dtype
             )
+        else:
+            from engine.llm import graphs
+
+            self.graphs = graphs.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:

@@ -24,6 +24,7 @@ from runtime.cli import (
     play,
     replay,
     serve,
+    status,
     worker,
 )
 from runtime.cli.show import print_json
@@ -51,6 +52,7 @@ app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)
 app.command(name="worker")(worker.worker)
+app.command(name="status")(status.status)
 app.command(name="serve")(serve.serve)
 app.command(name="api-key")(serve.api_key)
 app.command(name="fetch")(fetch.fetch)

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import nats
@@ -20,6 +21,7 @@ from engine.errors import EngineFailed
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.queue import Queue
+from engine.server import Server
 from engine.streams import DECISIONS, PARTITIONS, consumer, partition_of
 from engine.worker import NATS_VARIABLE, Worker
 
@@ -121,7 +123,7 @@ class Gate(Scripted):
 
 @asynccontextmanager
 async def working(
-    url: str, backend: Scripted, *, model: Model = MODEL, ack_wait_s: float = 10.0
+    url: Server | str, backend: Scripted, *, model: Model = MODEL, ack_wait_s: float = 10.0
 ) -> AsyncIterator[Worker]:
     """Run a worker in this process, ready, for the length of the block."""
     queue = await Queue.connect(url)
@@ -146,9 +148,9 @@ def worker_process(url: str, folder: Path, *, spec: str = MODEL.spec) -> process
 
 
 @asynccontextmanager
-async def raw(url: str) -> AsyncIterator[Client]:
+async def raw(url: str, **options: Any) -> AsyncIterator[Client]:
     """Connect to the server past the queue."""
-    client = await nats.connect(url)
+    client = await nats.connect(url, **options)
     try:
         yield client
     finally:
