@@ -118,7 +118,6 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
         head=str(bundle.head),
         head_config=bundle.head_config,
         features=_TORCH[settings.feature_format],
-        on_cpu=on_cpu or settings.head_device == "cpu",
         chat_share=settings.chat_share,
         short=SHORT_ON_CPU if on_cpu else SHORT_ON_GPU,
     )
