@@ -50,14 +50,23 @@ _USED = (
     (
         "vllm.v1.core.single_type_kv_cache_manager",
         "FullAttentionManager",
-        ("_cache_partial_tail_block",),
+        (
+            "_cache_partial_tail_block",
+            "_has_partial_local_hit",
+            "get_num_blocks_to_allocate",
+            "new_step_starts",
+        ),
     ),
     (
         "vllm.v1.core.single_type_kv_cache_manager",
         "SingleTypeKVCacheManager",
         ("block_pool", "block_size", "kv_cache_group_id", "num_cached_block", "req_to_blocks"),
     ),
-    ("vllm.v1.core.block_pool", "BlockPool", ("_insert_block_hash", "hash_block_size")),
+    (
+        "vllm.v1.core.block_pool",
+        "BlockPool",
+        ("_insert_block_hash", "hash_block_size", "num_gpu_blocks"),
+    ),
     (
         "vllm.v1.core.kv_cache_utils",
         "",
