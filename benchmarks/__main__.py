@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import anyio
 
-from benchmarks import http_overhead, log_appends, matches, queue_overhead, replay
+from benchmarks import games, http_overhead, log_appends, matches, queue_overhead, replay
 
+games.main()
 log_appends.main()
 queue_overhead.main()
 http_overhead.main()

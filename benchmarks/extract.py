@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from benchmarks.machine import machine_line
+from engine.extract.estimate import Range
 from engine.extract.job import Options, extract
 
 RANK = 256
@@ -44,7 +45,7 @@ def main() -> None:
         )
         maker.start()
         maker.join()
-        estimates: list[tuple[float, float]] = []
+        estimates: list[tuple[float, Range]] = []
         marks: list[float] = []
 
         def on_progress(stage: str, done: int, total: int, note: str) -> None:
@@ -58,7 +59,7 @@ def main() -> None:
             folder / "bundle",
             Options(device=arguments.device),
             on_progress,
-            lambda seconds: estimates.append((time.monotonic(), seconds)),
+            lambda left: estimates.append((time.monotonic(), left)),
         )
         ended = time.monotonic()
     each = [after - before for before, after in itertools.pairwise(marks)]
@@ -71,8 +72,10 @@ def main() -> None:
     print(f"rank found {bundle.adapter_rank}, all in {ended - started:.1f} s")
     print("each: " + ", ".join(f"{seconds:.2f} s" for seconds in each))
     print(f"error of a change: {max(error.change for error in extraction.matrices.values()):.4f}")
-    for at, seconds in estimates:
-        print(f"estimate {seconds:.1f} s, truth {ended - at:.1f} s")
+    for at, left in estimates:
+        truth = ended - at
+        span = f"{left.low:.1f} to {left.high:.1f}"
+        print(f"estimate {left.seconds:.1f} s ({span}), truth {truth:.1f} s")
     print(f"peak memory {peak / 2**30:.2f} GiB, bound {bound / 2**30:.2f} GiB")
 
 

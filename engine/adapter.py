@@ -106,6 +106,22 @@ def adapter_tensors(module: str, a: Tensor, b: Tensor, *, rank: int) -> dict[str
     }
 
 
+def adapter_shapes(modules: Iterable[str], base_shapes: Shapes, *, rank: int) -> Shapes:
+    """Give names and shapes of an adapter's tensors, in the order in which they are written.
+
+    Args:
+        modules: Those with an adapter; `base_shapes` has their `.weight`.
+        base_shapes: The base's tensors.
+        rank: The common rank.
+    """
+    shapes: Shapes = {}
+    for module in modules:
+        rows, columns = base_shapes[f"{module}.weight"]
+        shapes[f"{PEFT_PREFIX}{module}.lora_A.weight"] = (rank, columns)
+        shapes[f"{PEFT_PREFIX}{module}.lora_B.weight"] = (rows, rank)
+    return shapes
+
+
 def adapter_config(modules: Iterable[str], *, rank: int) -> str:
     """Give the text of the PEFT configuration of an adapter whose scale is 1."""
     config = {
@@ -162,18 +178,16 @@ def check_adapter(folder: Path, *, rank: int, base: str, base_shapes: Shapes) ->
         )
     if adapter_rank(folder) != rank:
         raise BadBundle(f"{folder}: the adapter's rank is not {rank}; make the bundle again")
-    expected: Shapes = {}
+    modules: set[str] = set()
     for name in header.shapes:
         module = name.removeprefix(PEFT_PREFIX).rsplit(".lora_", 1)[0]
-        shape = base_shapes.get(f"{module}.weight")
-        if not adapts(module) or shape is None:
+        if not adapts(module) or f"{module}.weight" not in base_shapes:
             raise BadBundle(
                 f"{folder}: vLLM would not apply {name}; name it "
                 f"{PEFT_PREFIX}model.language_model.layers.N..., as in the base"
             )
-        rows, columns = shape
-        expected[f"{PEFT_PREFIX}{module}.lora_A.weight"] = (rank, columns)
-        expected[f"{PEFT_PREFIX}{module}.lora_B.weight"] = (rows, rank)
+        modules.add(module)
+    expected = adapter_shapes(modules, base_shapes, rank=rank)
     for name, shape in expected.items():
         if header.shapes.get(name) != shape:
             raise BadBundle(

@@ -250,6 +250,12 @@ def _claim(folder: Path) -> int:
     return claim
 
 
+def running_brokers(folder: Path) -> list[Broker]:
+    """Give the live brokers of a data folder's `run`."""
+    described = [_read(file) for file in sorted(folder.glob("*/broker.json"))]
+    return [each for each in described if each and _start_time(each.pid) == each.started]
+
+
 def _read(file: Path) -> Broker | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Broker)

@@ -203,10 +203,21 @@ def write_manifest(
         original=original,
         quantization=None if quantization is None else str(quantization),
     )
+    _write(folder, manifest)
+    return load_bundle(folder)
+
+
+def with_answer(bundle: Bundle, logits: tuple[float, ...]) -> Bundle:
+    """Record what the bundle's model answers to the fixed question; its hash stays."""
+    manifest = msgspec.structs.replace(bundle.manifest, answer=logits)
+    _write(bundle.path, manifest)
+    return msgspec.structs.replace(bundle, manifest=manifest)
+
+
+def _write(folder: Path, manifest: Manifest) -> None:
     staged = folder / f".{MANIFEST}"
     staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     staged.replace(folder / MANIFEST)
-    return load_bundle(folder)
 
 
 def base_files(base: Path) -> list[str]:

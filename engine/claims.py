@@ -38,14 +38,15 @@ class Claims:
     async def keep(self) -> None:
         """Claim a share and go on to hold it, for ever."""
         while True:
-            before = set(self.held)
             try:
-                await self._look()
+                held = await self._look()
             except QueueUnavailable as error:
                 log.info("leases not renewed", extra={"why": str(error)})
-            if self.held != before:
-                changed, self.changed = self.changed, anyio.Event()
-                changed.set()
+            else:
+                if held != self.held:
+                    self.held = held
+                    changed, self.changed = self.changed, anyio.Event()
+                    changed.set()
             await anyio.sleep(_RENEW_S)
 
     async def give_up(self) -> None:
@@ -57,20 +58,24 @@ class Claims:
         except QueueUnavailable as error:
             log.info("leases not given up", extra={"why": str(error)})  # they lapse
 
-    async def _look(self) -> None:
+    async def _look(self) -> set[int]:
+        """Give what is to be served from now on; one that was lost and taken again never stops."""
         await self._leases.show(self._name)
         names = await self._leases.names()
         workers = sorted({self._name, *(name for name in names if name.startswith(_WORKER))})
         share, more = divmod(PARTITIONS, len(workers))
         quota = share + (workers.index(self._name) < more)
+        held: set[int] = set()
         for partition in sorted(self.held):
-            if len(self.held) > quota:
-                self.held.discard(partition)
+            if not await self._leases.renew(str(partition)):
+                continue  # it lapsed while this worker stood still
+            if len(held) < quota:
+                held.add(partition)
+            else:
                 await self._leases.give_up(str(partition))
-            elif not await self._leases.renew(str(partition)):
-                self.held.discard(partition)  # it lapsed while this worker stood still
         for partition in range(PARTITIONS):
-            if len(self.held) >= quota:
+            if len(held) == quota:
                 break
             if str(partition) not in names and await self._leases.take(str(partition)):
-                self.held.add(partition)
+                held.add(partition)
+        return held

@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import (
     BadRequest,
     DecisionExpired,
@@ -22,8 +22,10 @@ from engine.errors import (
     QueueUnavailable,
     from_failure,
 )
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.models import Model
-from engine.queue import ChatInfo, Queue, WorkerInfo
+from engine.queue import Queue
+from engine.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +105,14 @@ class QueueEngine:
     async def chats(self) -> list[ChatInfo]:
         """Give where the live workers of the model chat; raises QueueUnavailable."""
         return await self._queue.chats(self.model.hash)
+
+    async def prime(self, prime: Prime) -> None:
+        """Have a state read ahead for the questions to come; nothing is waited for.
+
+        Raises:
+            BadRequest, RequestTooLarge: It cannot be sent.
+        """
+        await self._queue.publish_prime(self.model.hash, prime)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Publish and wait; see `Engine.decide`.
@@ -222,12 +232,12 @@ class QueueEngine:
 
 @asynccontextmanager
 async def connect_engine(
-    url: str, model: Model, *, source: str, on_stray: OnStray | None = None
+    server: Server | str, model: Model, *, source: str, on_stray: OnStray | None = None
 ) -> AsyncIterator[QueueEngine]:
-    """Ask over the queue at `url` for the length of the block.
+    """Ask over the queue of a server for the length of the block.
 
     Args:
-        url: The NATS server, credential included.
+        server: The NATS server, or its URL with the credential.
         model: Which worker to ask for.
         source: Names who waits; answers to a log's decisions find it again after a restart.
         on_stray: Is given answers that nobody waits for.
@@ -235,7 +245,7 @@ async def connect_engine(
     Raises:
         QueueUnavailable: The broker cannot be reached.
     """
-    queue = await Queue.connect(url)
+    queue = await Queue.connect(server)
     try:
         engine = QueueEngine(queue, model, source, on_stray)
         await engine.prepare()

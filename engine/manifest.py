@@ -114,6 +114,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         extraction: Where the adapter comes from, if it was extracted.
         original: The base that the adapter was made for, if it is not this one.
         quantization: How the base is quantized, if it is: method and bits.
+        answer: Logits of the fixed question, see `engine.selftest`; empty if they are not known.
     """
 
     format: int
@@ -130,6 +131,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     extraction: Extraction | None = None
     original: Original | None = None
     quantization: str | None = None
+    answer: tuple[float, ...] = ()
 
     def parts(self) -> dict[str, Part]:
         """Give the parts that there are, by name."""

@@ -168,7 +168,7 @@ def look(worker: Any) -> dict[str, Any]:
             linear.add(str(layer.gdn_prefill_backend))
         elif hasattr(layer, "get_attn_backend"):
             attention.add(str(layer.get_attn_backend().get_name()))
-    model = worker.model_runner.model
+    model = worker.get_model()
     wrappers = {
         type(module.punica_wrapper).__name__
         for module in model.modules()
@@ -221,14 +221,15 @@ def _product_rate(device: Any) -> float:
     import torch
 
     side = 8192 if device.type == "cuda" else 512
-    a = torch.randn(side, side, device=device).bfloat16()
+    a = torch.randn(side, side, device=device, dtype=torch.bfloat16)
     return _rate(lambda: a @ a, 2.0 * side**3, device)
 
 
 def _copy_rate(device: Any) -> float:
     import torch
 
-    count = (512 if device.type == "cuda" else 32) << 20
+    # beyond the card's own cache, and little enough for what vLLM leaves free
+    count = (256 if device.type == "cuda" else 32) << 20
     source = torch.ones(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return _rate(lambda: target.copy_(source), 2.0 * count, device)

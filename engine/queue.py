@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import logging
 import re
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 import anyio
@@ -26,14 +26,16 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import PubAck
-from nats.js.errors import APIError, KeyNotFoundError, NoStreamResponseError, NotFoundError
-from nats.js.kv import KeyValue
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from engine import streams
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import BadRequest, QueueFull, QueueUnavailable
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.leases import Leases
+from engine.server import Server
 from engine.streams import ACK_WAIT_S, ANSWERS, DECISIONS
+from engine.suspects import Suspects
 from engine.wire import pack, unpack
 
 log = logging.getLogger(__name__)
@@ -48,33 +50,6 @@ _NEXT: Final = msgspec.json.encode({"batch": 1, "expires": int(PULL_S * 1e9)})
 _NOTHING: Final = ("404", "408")  # statuses of a pull that found nothing
 _TOKEN = re.compile(r"[^\s.*>]+")
 _STREAM_FULL = 10077  # JetStream: maximum messages exceeded
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a live worker says of itself."""
-
-    worker: str
-    bundle: str
-    fingerprint: str
-    in_flight: int
-    pid: int
-    partitions: tuple[int, ...] = ()
-
-
-class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a live worker chats.
-
-    Attributes:
-        worker: Its name.
-        url: Its server.
-        token: What that server wants as bearer token.
-        model: The name of the base weights there.
-    """
-
-    worker: str
-    url: str
-    token: str
-    model: str
 
 
 Info = TypeVar("Info", bound=msgspec.Struct)
@@ -95,10 +70,17 @@ class _Deliveries(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """One request as it was delivered to this worker."""
+    """One request as it was delivered to this worker.
 
-    def __init__(self, message: Msg, request: DecisionRequest, age_s: float) -> None:
+    What it is told only counts for the server that delivered it: another one may have given the
+    request's number in the stream to a new request.
+    """
+
+    def __init__(
+        self, message: Msg, request: DecisionRequest, age_s: float, *, same: Callable[[], bool]
+    ) -> None:
         self._message = message
+        self._same_server = same
         self.request = request
         self.age_s = age_s
         """Since it was published, on the broker's clock."""
@@ -118,6 +100,8 @@ class Delivery:
         await self._quietly(self._message.in_progress)
 
     async def _quietly(self, call: Callable[[], Awaitable[None]]) -> None:
+        if not self._same_server():
+            return
         try:
             await call()
         except NatsError as error:
@@ -135,21 +119,27 @@ class Queue:
         self._js: JetStreamContext = client.jetstream(timeout=_TIMEOUT_S)
         self._pulls: dict[tuple[str, int], _Pull] = {}
         self._servers: dict[tuple[str, int], str] = {}  # that have a partition's consumer
-        self._suspects: KeyValue | None = None
+        self.suspects = Suspects(self._js)
         self._clock_s = 0.0  # to add to our monotonic clock for the broker's time
         self.reconnected = anyio.Event()
         """Set when the connection was lost and is back; then replaced."""
 
     @classmethod
-    async def connect(cls, url: str) -> Queue:
+    async def connect(cls, server: Server | str) -> Queue:
         """Connect, make the streams that are missing, and learn the broker's clock.
+
+        Args:
+            server: The server, or the URL of one that needs no certificates.
 
         Raises:
             QueueUnavailable: Nobody answers there, or the credential is refused.
         """
+        if isinstance(server, str):
+            server = Server(url=server)
+        tls = server.tls()
         queue = cls(Client())
         try:
-            await queue._connect(url)
+            await queue._connect(server.url, tls)
             await queue.ensure_streams()
             await queue._learn_clock()
         except BaseException:  # a cancelled one would go on trying
@@ -157,7 +147,7 @@ class Queue:
             raise
         return queue
 
-    async def _connect(self, url: str) -> None:
+    async def _connect(self, url: str, tls: ssl.SSLContext | None) -> None:
         try:
             with anyio.fail_after(_TIMEOUT_S):  # nats-py itself would try for ever
                 await self._client.connect(
@@ -169,6 +159,7 @@ class Queue:
                     reconnected_cb=self._on_reconnect,
                     allow_reconnect=True,
                     name="ostinato",
+                    tls=tls,
                 )
         except (NatsError, OSError, TimeoutError, _Refused) as error:
             cause = self._client.last_error or error
@@ -223,8 +214,7 @@ class Queue:
                 raise BadRequest(f"{name!r} names no decision or source: no space, . * or > in it")
         data, headers = pack(request, limit=self._client.max_payload)
         headers["Nats-Msg-Id"] = f"{request.id}.{request.attempt}"
-        affinity = hashlib.blake2b(request.affinity.encode(), digest_size=8).hexdigest()
-        subject = f"decide.{bundle}.{affinity}"
+        subject = f"decide.{bundle}.{streams.token_of(request.affinity)}"
         try:
             taken = await self._publish(subject, data, headers)
         except APIError as error:
@@ -236,6 +226,17 @@ class Queue:
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the queue did not take the request: {error}") from error
         return taken.seq
+
+    async def publish_prime(self, bundle: str, prime: Prime) -> None:
+        """Have a state read ahead, if a worker is there: nothing is kept, nothing is confirmed.
+
+        Raises:
+            BadRequest: A text in it is not valid Unicode.
+            RequestTooLarge: Its bytes exceed what the broker takes.
+        """
+        data, headers = pack(prime, limit=self._client.max_payload)
+        with contextlib.suppress(NatsError):  # the broker is away
+            await self._client.publish(f"prime.{bundle}", data, headers=headers)
 
     async def take_back(self, bundle: str, request: DecisionRequest, number: int | None) -> None:
         """Say that nobody waits for a request: it leaves the queue, or the worker that has it.
@@ -255,12 +256,9 @@ class Queue:
         """Have every answer to `source` given to `receive` from now on."""
 
         async def on_message(message: Msg) -> None:
-            try:
-                reply = unpack(message.data, message.headers, DecisionReply)
-            except BadRequest as error:
-                log.warning("an answer cannot be read", extra={"why": str(error)})
-                return
-            await receive(reply)
+            reply = _read(message.data, message.headers, DecisionReply)
+            if reply is not None:
+                await receive(reply)
 
         async def on_question(message: Msg) -> None:
             await self._client.publish(message.reply, b"")
@@ -283,11 +281,7 @@ class Queue:
             return None
         except (NatsError, TimeoutError) as error:
             raise QueueUnavailable(f"the answers stream cannot be read: {error}") from error
-        try:
-            return unpack(found.data or b"", found.headers, DecisionReply)
-        except BadRequest as error:
-            log.warning("an answer cannot be read", extra={"why": str(error)})
-            return None
+        return _read(found.data or b"", found.headers, DecisionReply)
 
     async def workers(self, bundle: str, *, wait_s: float = 1.0) -> WorkerInfo | None:
         """Give what one live worker of a bundle says of itself; None when there is none."""
@@ -357,6 +351,17 @@ class Queue:
         await self._client.subscribe(f"chats.{bundle}", cb=on_message)
         await self._settle()
 
+    async def look(self) -> streams.QueueInfo:
+        """Describe the work queue.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        try:
+            return await streams.look(self._js)
+        except (NatsError, TimeoutError) as error:
+            raise QueueUnavailable(f"the queue cannot be looked at: {error}") from error
+
     def leases(self, bundle: str) -> Leases:
         """Give what the workers of a bundle share out among themselves."""
         return Leases(self._js, bundle)
@@ -375,6 +380,19 @@ class Queue:
             await cancel(named.source, named.decision)
 
         await self._client.subscribe(f"cancel.{bundle}", cb=on_message)
+        await self._settle()
+
+    async def subscribe_primes(
+        self, bundle: str, receive: Callable[[Prime], Awaitable[None]]
+    ) -> None:
+        """Have every state that is to be read ahead given to `receive`."""
+
+        async def on_message(message: Msg) -> None:
+            prime = _read(message.data, message.headers, Prime)
+            if prime is not None:
+                await receive(prime)
+
+        await self._client.subscribe(f"prime.{bundle}", cb=on_message)
         await self._settle()
 
     async def subscribe_undeliverable(
@@ -411,36 +429,6 @@ class Queue:
             return True
         return True
 
-    async def suspect(self, source: str, decision: str, *, alone: bool) -> None:
-        """Note that a decision is about to run alone, or that it has not after all.
-
-        Raises:
-            QueueUnavailable: The broker does not answer.
-        """
-        try:
-            if self._suspects is None:
-                self._suspects = await self._js.create_key_value(streams.suspects())
-            await self._suspects.put(_key(source, decision), b"alone" if alone else b"")
-        except (NatsError, TimeoutError) as error:
-            self._suspects = None
-            raise QueueUnavailable(f"a suspect cannot be noted: {error}") from error
-
-    async def ran_alone(self, source: str, decision: str) -> bool:
-        """Tell whether a decision was begun alone and nobody said what became of it.
-
-        Raises:
-            QueueUnavailable: The broker does not answer.
-        """
-        try:
-            if self._suspects is None:
-                self._suspects = await self._js.create_key_value(streams.suspects())
-            return (await self._suspects.get(_key(source, decision))).value == b"alone"
-        except KeyNotFoundError:
-            return False
-        except (NatsError, TimeoutError) as error:
-            self._suspects = None
-            raise QueueUnavailable(f"suspects cannot be looked up: {error}") from error
-
     async def pull(
         self, bundle: str, partition: int, *, ack_wait_s: float = ACK_WAIT_S
     ) -> Delivery | None:
@@ -450,7 +438,7 @@ class Queue:
             QueueUnavailable: The broker or the consumer is not there now; try again.
         """
         pull = self._pulls.get((bundle, partition))
-        server = str(self._client._server_info.get("server_id"))
+        server = self._server_id
         try:
             if pull is None or pull.server != server:
                 await self.ensure_streams()
@@ -483,14 +471,20 @@ class Queue:
         return await self._delivery(message)
 
     async def _delivery(self, message: Msg) -> Delivery | None:
-        try:
-            request = unpack(message.data, message.headers, DecisionRequest)
-        except BadRequest as error:
-            log.warning("a request cannot be read", extra={"why": str(error)})
+        request = _read(message.data, message.headers, DecisionRequest)
+        if request is None:
             await message.term()
             return None
         published_s = message.metadata.timestamp.timestamp()
-        return Delivery(message, request, max(0.0, time.monotonic() + self._clock_s - published_s))
+        age_s = max(0.0, time.monotonic() + self._clock_s - published_s)
+        server = self._server_id
+        same = lambda: self.connected and self._server_id == server  # noqa: E731
+        return Delivery(message, request, age_s, same=same)
+
+    @property
+    def _server_id(self) -> str:
+        """Name the running server; it has another name whenever it is started."""
+        return str(self._client._server_info.get("server_id"))
 
     async def publish_answer(self, source: str, reply: DecisionReply) -> None:
         """Put an answer into its stream, which keeps the first one of each decision.
@@ -556,9 +550,13 @@ class Queue:
         before.set()
 
 
-def _key(source: str, decision: str) -> str:
-    """Name a decision in a bucket, whose keys take fewer characters than subjects do."""
-    return hashlib.blake2b(f"{source}.{decision}".encode(), digest_size=16).hexdigest()
+def _read(data: bytes, headers: Mapping[str, str] | None, kind: type[Info]) -> Info | None:
+    """Read a message; None, and a line in the log, if it is damaged."""
+    try:
+        return unpack(data, headers, kind)
+    except BadRequest as error:
+        log.warning("a message cannot be read", extra={"why": str(error)})
+        return None
 
 
 class _Pull(msgspec.Struct, frozen=True):

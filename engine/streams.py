@@ -11,8 +11,11 @@ has no answer: an fsync for each message would make nothing safer.
 from __future__ import annotations
 
 import contextlib
+import datetime
+import hashlib
 from typing import Final
 
+import msgspec
 from nats.js import JetStreamContext
 from nats.js.api import (
     AckPolicy,
@@ -38,6 +41,54 @@ PROGRESS_S: Final = 3.0
 ANSWERS_KEPT_S: Final = 600.0
 LEASE_S: Final = 3.0  # what a dead worker claimed is free after this
 _UNUSED_S: Final = 3600.0  # then requests that nobody took go, and consumers that nobody uses
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests of one partition: not yet taken, taken, and taken more than once."""
+
+    bundle: str
+    partition: int
+    waiting: int
+    in_work: int
+    redelivered: int
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The work queue: `waiting` counts what has no answer yet, the first for `oldest_s` seconds."""
+
+    waiting: int
+    limit: int
+    oldest_s: float | None
+    partitions: tuple[PartitionInfo, ...]
+
+
+async def look(js: JetStreamContext) -> QueueInfo:
+    """Describe the work queue; raises nats.errors.Error."""
+    info = await js.stream_info(DECISIONS)
+    oldest_s = None
+    if info.state.messages:
+        with contextlib.suppress(NotFoundError):  # it was answered meanwhile
+            first = await js.get_msg(DECISIONS, info.state.first_seq)
+            if first.time is not None:
+                oldest_s = (datetime.datetime.now(datetime.UTC) - first.time).total_seconds()
+    found: list[PartitionInfo] = []
+    for consumer in await js.consumers_info(DECISIONS):
+        _, bundle, partition = consumer.name.split("-")
+        found.append(
+            PartitionInfo(
+                bundle=bundle,
+                partition=int(partition),
+                waiting=consumer.num_pending or 0,
+                in_work=consumer.num_ack_pending or 0,
+                redelivered=consumer.num_redelivered or 0,
+            )
+        )
+    return QueueInfo(
+        waiting=info.state.messages,
+        limit=info.config.max_msgs or MAX_REQUESTS,
+        oldest_s=oldest_s,
+        partitions=tuple(sorted(found, key=lambda each: (each.bundle, each.partition))),
+    )
 
 
 async def ensure_stream(js: JetStreamContext, config: StreamConfig) -> str:
@@ -158,3 +209,16 @@ def suspects() -> KeyValueConfig:
     return KeyValueConfig(
         bucket=SUSPECTS, ttl=ANSWERS_KEPT_S, storage=StorageType.MEMORY, direct=True
     )
+
+
+def token_of(affinity: str) -> str:
+    """Give an affinity key as it stands in a subject."""
+    return hashlib.blake2b(affinity.encode(), digest_size=8).hexdigest()
+
+
+def partition_of(affinity: str) -> int:
+    """Give the partition of an affinity key: FNV-1a of its subject token, as the server has it."""
+    value = 0x811C9DC5
+    for byte in token_of(affinity).encode():
+        value = (value ^ byte) * 0x01000193 % 2**32
+    return value % PARTITIONS

@@ -17,7 +17,8 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -28,7 +29,7 @@ from anyio.abc import TaskGroup
 from engine.backend import Backend
 from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
-from engine.contract import DecisionReply, DecisionRequest, Failure
+from engine.contract import DecisionReply, DecisionRequest, Failure, Prime
 from engine.errors import (
     BadRequest,
     DecisionExpired,
@@ -37,13 +38,15 @@ from engine.errors import (
     QueueUnavailable,
     RequestTooLarge,
 )
+from engine.fleet import ChatInfo, WorkerInfo
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, ChatInfo, Delivery, Queue, WorkerInfo
+from engine.queue import PULL_S, Delivery, Queue
 from engine.remote import PREFIX, parse_remote
+from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings
-from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S
+from engine.streams import ACK_WAIT_S, MAX_DELIVER, PROGRESS_S, partition_of
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +88,7 @@ class Worker:
         self._served: set[int] = set()  # partitions with a task that pulls
         self._finished = anyio.Event()  # of any request; then replaced
         self._pulling = anyio.CancelScope()
+        self._counts: Counter[str] = Counter()
         self._gone: set[str] = set()  # sources that did not answer lately
 
     def describe(self) -> WorkerInfo:
@@ -96,6 +100,7 @@ class Worker:
             in_flight=len(self._taken),
             pid=os.getpid(),
             partitions=tuple(sorted(self._claims.held)),
+            **self._counts,
         )
 
     async def run(self) -> None:
@@ -105,6 +110,11 @@ class Worker:
         await self._queue.announce(self._model.hash, self.describe)
         async with anyio.create_task_group() as keeping:
             keeping.start_soon(self._keep)
+
+            async def on_prime(prime: Prime) -> None:
+                keeping.start_soon(self._prime, prime)
+
+            await self._queue.subscribe_primes(self._model.hash, on_prime)
             async with anyio.create_task_group() as answering:
                 with self._pulling:
                     await self._pull(answering)
@@ -173,6 +183,7 @@ class Worker:
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back(delay_s=_AWAY_S)
             return
+        self._counts["redelivered"] += delivery.number > 1
         self._taken.add(delivery)
         answering.start_soon(self._finish, delivery)
 
@@ -204,6 +215,17 @@ class Worker:
         asking = self._asking.get((source, decision))
         if asking is not None:
             asking.scope.cancel()
+
+    async def _prime(self, prime: Prime) -> None:
+        """Read a state ahead if its questions will come to this worker."""
+        if self._alone.locked() or partition_of(prime.affinity) not in self._claims.held:
+            return
+        try:
+            await self._backend.prime(prime)
+        except EngineError as error:
+            log.info("not read ahead", extra={"why": str(error)})
+        except Exception:
+            log.exception("the engine broke while it read ahead")
 
     async def _keep(self) -> None:
         """Tell the queue what is being worked on, well before it would redeliver it.
@@ -254,6 +276,9 @@ class Worker:
         while True:
             try:
                 await self._queue.publish_answer(source, reply)
+                self._counts["failed" if reply.failure else "answered"] += 1
+                self._counts["tokens_read"] += reply.tokens_read
+                self._counts["tokens_reused"] += reply.tokens_reused
                 return
             except (BadRequest, RequestTooLarge) as error:
                 reply = _failed(delivery.request, error)
@@ -274,7 +299,7 @@ class Worker:
         """Decide what may have killed workers with nobody beside it, once."""
         source, decision = delivery.request.source, delivery.request.id
         async with self._alone:
-            if await self._queue.ran_alone(source, decision):
+            if await self._queue.suspects.ran_alone(source, decision):
                 return _failed(
                     delivery.request,
                     EngineFailed(
@@ -286,13 +311,13 @@ class Worker:
                 await self._finished.wait()
             if self._backend.dead:
                 return None
-            await self._queue.suspect(source, decision, alone=True)
+            await self._queue.suspects.note(source, decision, alone=True)
             try:
                 return await self._decide(delivery)
             finally:
                 if not self._backend.dead:
                     with anyio.CancelScope(shield=True):
-                        await self._queue.suspect(source, decision, alone=False)
+                        await self._queue.suspects.note(source, decision, alone=False)
 
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:
         """Have the backend answer within what is left of the deadline; failures are answers too."""
@@ -380,19 +405,26 @@ async def _chatting(backend: Backend, model: Model, host: str) -> AsyncIterator[
         yield chat
 
 
-async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings) -> None:
+async def serve_worker(
+    *,
+    nats: Server | str,
+    model: Model,
+    settings: WorkerSettings,
+    on_ready: Callable[[Worker], None] | None = None,
+) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
-        nats_url: The broker, credential included.
+        nats: The broker, or its URL with the credential.
         model: What is loaded.
         settings: How it is loaded.
+        on_ready: Is called with the worker when it takes requests.
 
     Raises:
         QueueUnavailable: The broker cannot be reached.
         EngineError: The model cannot be loaded, or its engine has died.
     """
-    queue = await Queue.connect(nats_url)
+    queue = await Queue.connect(nats)
     try:
         async with anyio.create_task_group() as group:
             stop = group.cancel_scope.cancel  # while it loads, nothing is under way
@@ -412,6 +444,8 @@ async def serve_worker(*, nats_url: str, model: Model, settings: WorkerSettings)
                     if chat is not None:
                         await queue.announce_chat(model.hash, chat)
                     log.info("worker ready", extra={"bundle": model.hash})
+                    if on_ready is not None:
+                        on_ready(worker)
                     await worker.run()
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_S):
@@ -437,7 +471,7 @@ def main() -> int:
         settings: WorkerSettings = arguments.settings
         model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(nats_url=os.environ[NATS_VARIABLE], model=model, settings=settings)
+            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings)
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

@@ -27,6 +27,7 @@ class Knowledge:
         self.concealed = False
         self._asked: dict[tuple[int, int, bytes], bytes] = {}
         self._others: dict[tuple[int, int, bytes], bytes] = {}
+        self._truths: dict[tuple[int, bytes], bytes] = {}
         self._views: dict[tuple[int, int, Hashable], View] = {}
 
     @property
@@ -46,6 +47,13 @@ class Knowledge:
                     f"seat {shown.actor} has seen the same before and was asked something else or"
                     " offered other options; its view has to tell all that these depend on",
                 )
+        truth = _digest((shown.actor, shown.options, shown.outcomes, shown.returns))
+        if self._truths.setdefault((len(views), shown.encode), truth) != truth:
+            raise place.broken(
+                "encode",
+                "encode() gave the same bytes before where the seat to act, options, outcomes or"
+                " returns were others; it has to tell all that these depend on",
+            )
         self._compare_seats(views, place)
         if self._knows is not None:
             self._compare_known(self._knows, state, shown, place)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from engine.client import Engine, Stray
 from engine.errors import EngineError, RecordTooLong
-from games.base import CHANCE, State
+from games.base import CHANCE, State, View
 from games.errors import ConformanceError, IllegalAction
 from games.questions import Option
 from runtime.agents.base import Act, Turn
@@ -68,9 +68,10 @@ class Match:
         self._table = table
         self._journal = journal
         self._paused: str | None = None
+        self._shown = journal.fold.state.view(0)
         self._outbox: Outbox | None = None
-        if table.engine is not None:
-            self._outbox = Outbox(journal, table.engine, source=table.log.log_id)
+        if any(table.engines):
+            self._outbox = Outbox(journal, table.engines, source=table.log.log_id)
 
     @classmethod
     def new(cls, table: Table, match: str, *, seed: int, parent: Parent | None = None) -> Match:
@@ -86,7 +87,10 @@ class Match:
             fallback=table.terms.fallback,
             overflow=facts.overflow,
             deadline_s=table.terms.deadline_s,
-            window=table.engine.model.window if table.engine is not None else None,
+            window=min(
+                (engine.model.window for engine in table.engines if engine is not None),
+                default=None,
+            ),
             state_hash=state_hash(state),
             views=view_hashes(state, len(table.seats)),
             parent=parent,
@@ -157,8 +161,10 @@ class Match:
         """
         journal = self._journal
         options = self._settle()
-        if journal.new and self._table.engine is not None and options:
-            self._check_fit(self._table.engine, options)
+        if journal.new and options:
+            engine = self._table.engines[journal.fold.state.actor or 0]
+            if engine is not None:
+                self._check_fit(engine, options)
         while options:
             await self._turn(options)
             options = self._settle()
@@ -187,17 +193,20 @@ class Match:
             else:
                 options = state.options()
                 if len(options) > 1:
+                    if len({option.id for option in options}) < len(options):
+                        raise self._broken("is offered a label twice; each has to name one option")
                     return options
                 if not options:
-                    raise self._stuck()
+                    raise self._broken("is to act and has no legal action; the game has to end")
                 self._take(options[0].id, "forced")
         return ()
 
-    def _stuck(self) -> ConformanceError:
+    def _broken(self, what: str) -> ConformanceError:
         fold = self._journal.fold
+        game = fold.started.game
         return ConformanceError(
-            f"{fold.started.game}, seed {fold.started.seed}, turn {fold.turn}: seat"
-            f" {fold.state.actor} is to act and has no legal action; the game has to end the match"
+            f"{game}, seed {fold.started.seed}, turn {fold.turn}: seat {fold.state.actor} {what};"
+            f" `ostinato check '{game}'` finds where"
         )
 
     async def _turn(self, options: tuple[Option, ...]) -> None:
@@ -316,7 +325,14 @@ class Match:
         self._journal.record(MatchEnded(end=end, returns=returns, reason=reason))
 
     def _views(self, state: State) -> tuple[str, ...]:
+        self._require_growth(state.view(0))
         return view_hashes(state, len(self._table.seats))
+
+    def _require_growth(self, view: View) -> None:
+        """Refuse a state that takes back what agents were told; the log stays before it."""
+        before, self._shown = self._shown, view
+        if view.epoch == before.epoch and not view.public.startswith(before.public):
+            raise self._broken("acted, and the public text lost or changed what it said before")
 
     def _check_fit(self, engine: Engine, options: tuple[Option, ...]) -> None:
         """Refuse a match whose rules and first question do not fit the window."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from engine.client import Engine, Stray
@@ -30,6 +31,7 @@ from store.log import Recorded
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05  # before a full queue is tried again; doubled each time, to one second
+INLINE = 8_192  # characters of state that are measured without a thread of its own
 GRACE_S = 5.0
 """The engine keeps a decision's deadline and knows why there is no answer; this long after it, an
 engine that says nothing is given up."""
@@ -38,9 +40,10 @@ engine that says nothing is given up."""
 class Outbox:
     """The decisions of one match."""
 
-    def __init__(self, journal: Journal, engine: Engine, *, source: str) -> None:
+    def __init__(self, journal: Journal, engines: Sequence[Engine | None], *, source: str) -> None:
+        """Make it with what each seat asks."""
         self._journal = journal
-        self._engine = engine
+        self._engines = engines
         self._source = source
         self._asks = 0  # in this run of the agent
         self._strays: dict[str, Stray] = {}  # what one more answer to a decision is
@@ -80,7 +83,7 @@ class Outbox:
         earlier = self._journal.fold.asked[self._asks :][:1]
         self._asks += 1
         if not earlier:
-            asked = self._request(turn, questions, request, chosen, draw)
+            asked = await self._request(turn, questions, request, chosen, draw)
             return await self._send(asked, request, attempt=1)
         [known] = earlier
         self._check(known, request)
@@ -90,7 +93,7 @@ class Outbox:
             raise from_failure(known.failure.code, known.failure.message)
         return await self._send(known.request, request, attempt=self._resumed_attempt)
 
-    def _request(
+    async def _request(
         self,
         turn: Turn,
         questions: Sequence[Question],
@@ -98,10 +101,15 @@ class Outbox:
         chosen: tuple[str, ...],
         draw: float | None,
     ) -> DecisionRequested:
+        model = self._engine(turn.seat).model
+        measure = model.measure
+        if len(request.ask.state) < INLINE:
+            tokens = measure(request.ask)
+        else:  # a tokenizer takes milliseconds for a long state, and other matches go on
+            tokens = await anyio.to_thread.run_sync(measure, request.ask)
         fold = self._journal.fold
         if fold.asked and fold.asked[-1].open:
             raise CannotPlay("an agent asks one thing at a time; put the questions into one call")
-        tokens = self._engine.model.measure(request.ask)
         window = fold.started.window
         if window is not None and tokens > window:
             raise RecordTooLong(f"the record has {tokens} tokens, the window {window}")
@@ -117,7 +125,7 @@ class Outbox:
             sha256=request.sha256,
             deadline_s=fold.started.deadline_s,
             fallback=fold.started.fallback,
-            bundle=self._engine.model.hash,
+            bundle=model.hash,
             chosen=chosen,
             draw=draw,
         )
@@ -131,10 +139,11 @@ class Outbox:
                 f"decision {asked.decision}: the log has request {asked.sha256[:12]}, this agent"
                 f" now asks {request.sha256[:12]}; resume with the code that recorded the match"
             )
-        if known.open and asked.bundle != self._engine.model.hash:
+        model = self._engine(asked.seat).model
+        if known.open and asked.bundle != model.hash:
             raise ReplayDiffers(
                 f"decision {asked.decision} was put to model {asked.bundle}, this one is"
-                f" {self._engine.model.hash}; resume with the same --model"
+                f" {model.hash}; resume with the same --model"
             )
 
     async def _send(
@@ -151,7 +160,7 @@ class Outbox:
         await self._journal.save()
         start = time.perf_counter()
         try:
-            reply = await self._decide(message)
+            reply = await self._decide(self._engine(asked.seat), message)
             answers = answers_of(asked.questions, reply)
         except EngineError as error:
             self._fail(asked, error.code, str(error))
@@ -175,7 +184,7 @@ class Outbox:
         )
         return answers
 
-    async def _decide(self, message: DecisionRequest) -> DecisionReply:
+    async def _decide(self, engine: Engine, message: DecisionRequest) -> DecisionReply:
         """Have it answered; while the queue is full the match waits, as long as its deadline."""
         deadline = time.monotonic() + message.remaining_s
         pause_s = PAUSE_S
@@ -183,7 +192,7 @@ class Outbox:
             with anyio.fail_after(message.remaining_s + GRACE_S):
                 while True:
                     try:
-                        return await self._engine.decide(message)
+                        return await engine.decide(message)
                     except QueueFull:
                         left_s = deadline - time.monotonic() - pause_s
                         if left_s <= 0:
@@ -197,6 +206,12 @@ class Outbox:
                 f"decision {message.id}: no answer in {message.remaining_s:g} s; see whether a"
                 " worker runs, or allow more time"
             ) from error
+
+    def _engine(self, seat: int) -> Engine:
+        engine = self._engines[seat]
+        if engine is None:
+            raise CannotPlay(f"seat {seat} asks a model and has none; name one with --model")
+        return engine
 
     def _fail(self, asked: DecisionRequested, code: str, message: str) -> None:
         self._record(DecisionFailed(decision=asked.decision, code=code, message=message))

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 import msgspec
@@ -21,14 +21,11 @@ from engine.contract import DecisionReply
 from games.base import Game
 from runtime.draws import match_seed
 from runtime.errors import CannotPlay, first_of
+from runtime.live import LiveMatches
 from runtime.match import Match, MatchResult
-from runtime.outbox import strays_of
-from runtime.requests import match_of
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Chats, Decisions, Tally
-from store.errors import StoreError
-from store.events import AnswerDiscarded, ChanceDrawn, MatchEnded, TurnTaken
-from store.log import EventLog, Recorded
+from store.log import EventLog
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +92,13 @@ class Run:
         self._concurrency = concurrency
         self._terms = terms or Terms()
         self._on_result = on_result
-        self._live: dict[str, Match] = {}
-        self._turnstile = anyio.Lock()
+        self._tally = Tally()
+        self._live = LiveMatches(log)
+
+    @property
+    def decisions(self) -> Decisions:
+        """What the decisions came to until now."""
+        return self._tally.decisions()
 
     @property
     def asks(self) -> bool:
@@ -122,7 +124,7 @@ class Run:
             seats=self._seats,
             engine=engine,
             terms=self._terms,
-            tally=Tally(),
+            tally=self._tally,
         )
         prefix = self._prefix(engine)
         present = {
@@ -148,40 +150,19 @@ class Run:
         return RunReport(
             seed=self.seed,
             matches=tuple(result for result in results if result is not None),
-            decisions=table.tally.decisions(),
+            decisions=self.decisions,
             chats=table.tally.chats(),
         )
 
     async def on_stray(self, reply: DecisionReply, stray: Stray) -> None:
         """Record an answer that nobody waits for, if the log has its match."""
-        match = match_of(reply.id)
-        async with self._turnstile:  # held too while a match is taken from the log
-            if match in self._live:
-                self._live[match].discard(reply.id, stray)
-                return
-            try:
-                recorded = self._log.read(match)
-                reason = strays_of(recorded).get(reply.id, stray)
-                event = AnswerDiscarded(decision=reply.id, reason=reason)
-                await self._log.append(match, [event], expected=recorded[-1].version + 1)
-            except StoreError as error:
-                logger.info("answer discarded", extra={"decision": reply.id, "why": str(error)})
+        await self._live.on_stray(reply, stray)
 
     async def _one(self, table: Table, match: str, index: int, *, present: bool) -> MatchResult:
-        if present:
-            async with self._turnstile:
-                recorded = self._log.read(match)
-                finished = _finished(recorded)
-                if finished is not None:
-                    return finished
-                live = self._live[match] = Match.resume(table, recorded)
-        else:
-            seed = match_seed(self.seed, index)
-            live = self._live[match] = Match.new(table, match, seed=seed)
-        try:
-            return await live.run()
-        finally:
-            del self._live[match]
+        seed = match_seed(self.seed, index)
+        return await self._live.finish(
+            match, table, present=present, new=lambda: Match.new(table, match, seed=seed)
+        )
 
     def _prefix(self, engine: Engine | None) -> str:
         """Give how the ids of this run's matches start; a token, whatever the game is called."""
@@ -190,21 +171,3 @@ class Run:
         what = [game, names, self.seed, engine.model.hash if engine else None]
         digest = hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:8]
         return f"{_NOT_IN_ID.sub('_', game).strip('_')}-{digest}-"
-
-
-def _finished(recorded: Iterable[Recorded]) -> MatchResult | None:
-    """Give the result of a match from its events; None if it has not ended."""
-    turns = 0
-    for each in recorded:
-        event = each.event
-        if isinstance(event, TurnTaken | ChanceDrawn):
-            turns += 1
-        elif isinstance(event, MatchEnded):
-            return MatchResult(
-                match=each.match,
-                end=event.end,
-                reason=event.reason,
-                returns=event.returns,
-                turns=turns,
-            )
-    return None

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from engine.server import Server
 from engine.settings import Profile, WorkerSettings, decode_value, profile_values
 from runtime.errors import BadSettings
 from store.events import Fallback
@@ -22,7 +23,7 @@ from store.events import Fallback
 PREFIX = "OSTINATO_"
 FILE = "ostinato.toml"
 
-_OTHER_VARIABLES = {"CONFIG", "DEBUG", "NATS", "PARENT_PIPE"}
+_OTHER_VARIABLES = {"CONFIG", "DEBUG", "PARENT_PIPE"}
 """Names behind the prefix that are not settings: they pass from process to process."""
 
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -39,6 +40,11 @@ class Settings(WorkerSettings, frozen=True, kw_only=True):
         concurrency: How many matches are under way at once.
         synchronous: `FULL` survives a power failure; `NORMAL` may lose the last moments then.
         profile: A set of worker settings that the others go before.
+        nats: A NATS server to use, `nats://USER:PASSWORD@HOST:PORT`; None starts one here.
+        nats_ca: Certificates that may sign the server's, a PEM file; turns TLS on.
+        nats_certificate, nats_key: The client's own, where the server asks for them.
+        metrics_port: Where `ostinato worker` and `ostinato play` answer Prometheus, on this machine
+            alone; None: nowhere.
         log_format: Log lines on standard error as text for people or as JSON.
     """
 
@@ -48,7 +54,21 @@ class Settings(WorkerSettings, frozen=True, kw_only=True):
     concurrency: _Count = 16
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
     profile: Profile | None = None
+    nats: str | None = None
+    nats_ca: Path | None = None
+    nats_certificate: Path | None = None
+    nats_key: Path | None = None
+    metrics_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     log_format: Literal["console", "json"] = "console"
+
+    @property
+    def server(self) -> Server | None:
+        """The NATS server to use; None starts one here."""
+        if not self.nats:
+            return None
+        return Server(
+            url=self.nats, ca=self.nats_ca, certificate=self.nats_certificate, key=self.nats_key
+        )
 
     @property
     def worker(self) -> WorkerSettings:

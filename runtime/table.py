@@ -17,10 +17,11 @@ from store.log import EventLog
 
 
 class Seat(NamedTuple):
-    """The agent of a seat, and its name as the log records it."""
+    """The agent of a seat, its name as the log records it, and its model if it has its own."""
 
     name: str
     agent: Agent
+    engine: Engine | None = None
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """What the matches of a run share; `engine` is None when no seat asks a model."""
+    """What the matches of a run share.
+
+    Attributes:
+        engine: Of the seats that have none of their own; None when no seat asks a model.
+    """
 
     log: EventLog
     game: Game
@@ -44,6 +49,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine | None
     terms: Terms
     tally: Tally
+
+    @property
+    def engines(self) -> tuple[Engine | None, ...]:
+        """What each seat asks."""
+        return tuple(seat.engine or self.engine for seat in self.seats)
 
 
 def check_seats(facts: GameFacts, seats: Sequence[Seat]) -> None:

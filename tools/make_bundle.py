@@ -107,6 +107,7 @@ def _build(folder: Path, texts: list[str], seed: int) -> None:
 
     from engine.adapter import write_adapter
     from engine.bundle import base_hash, write_manifest
+    from engine.extract.recorded import record_answer
 
     base, head, tokenizer = folder / "base", folder / "head", folder / "tokenizer"
     for part in (base, head, tokenizer):
@@ -123,7 +124,7 @@ def _build(folder: Path, texts: list[str], seed: int) -> None:
         rank=random_model.RANK,
         base=base_hash(base),
     )
-    write_manifest(
+    bundle = write_manifest(
         folder,
         name=f"small random model (seed {seed})",
         base=base,
@@ -132,6 +133,8 @@ def _build(folder: Path, texts: list[str], seed: int) -> None:
         adapter=folder / "adapter",
         arbitrary=True,
     )
+    _progress("small random model: its answer to the fixed question ...")
+    record_answer(bundle)
 
 
 def _progress(text: str) -> None:

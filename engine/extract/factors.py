@@ -81,6 +81,11 @@ def factor(base: Weights, tuned: Weights, name: str, *, device: str, dtype: str)
     )
 
 
+def warm_up(device: str) -> None:
+    """Do once, on a small matrix, what a device prepares at its first use."""
+    _sketch(torch.randn(1024, 1024, device=device), _FIRST_SKETCH, "warm up")
+
+
 def measure(
     base: Weights, tuned: Weights, name: str, a: Tensor, b: Tensor, *, rank: int, device: str
 ) -> MatrixError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from engine.adapter import CONFIG, PEFT_PREFIX, TENSORS, adapter_config, adapter_tensors
+from engine.adapter import CONFIG, TENSORS, adapter_config, adapter_shapes, adapter_tensors
 from engine.bundle import (
     HEAD_CONFIG,
     HEAD_TENSORS,
@@ -28,7 +28,9 @@ from engine.bundle import (
 )
 from engine.errors import BadBundle, BadWeights, NotWritten
 from engine.extract import compare, factors
+from engine.extract.estimate import Estimate, Range, hashing_s
 from engine.extract.files import write_bytes, write_file, write_tensors, written
+from engine.extract.recorded import record_answer
 from engine.extract.report import write_report
 from engine.extract.weights import INDEX, Weights, check_roles, open_weights
 from engine.manifest import Extraction, FileEntry, MatrixError, Part, file_entry, read_manifest
@@ -47,7 +49,6 @@ _TOKENIZER: Final = (
     "processor_config.json",
 )
 _SAVED_EVERY: Final = 5.0  # seconds of comparing that a kill may cost
-_HASHED_A_SECOND: Final = 1.2e9  # bytes; SHA-256 on one core of a current CPU
 
 
 class Refused(BadWeights):
@@ -96,7 +97,7 @@ def extract(
     out: Path,
     options: Options,
     on_progress: Progress,
-    on_estimate: Callable[[float], None] = lambda seconds: None,
+    on_estimate: Callable[[Range], None] = lambda left: None,
 ) -> Bundle:
     """Make a bundle of a base, the adapter that leads to the tuned weights, and their head.
 
@@ -109,7 +110,8 @@ def extract(
         out: The bundle's folder; must not exist, be empty, or be the result of the same call.
         options: What may be chosen.
         on_progress: Told what is going on.
-        on_estimate: Told once how many seconds are left, after one matrix of each shape.
+        on_estimate: Told how long it still takes, after two matrices of each shape, and again if
+            that turns out wrong.
 
     Raises:
         BadWeights: The checkpoints are damaged; Refused if no adapter can hold the change.
@@ -150,7 +152,7 @@ class _Job:
         work: Path,
         options: Options,
         on_progress: Progress,
-        on_estimate: Callable[[float], None],
+        on_estimate: Callable[[Range], None],
     ) -> None:
         self.base = base
         self.tuned = tuned
@@ -188,7 +190,7 @@ class _Job:
         write_report(self.bundle, matrices, errors, findings + over, rank=rank)
         left = {finding.tensor: finding.error for finding in findings}
         with written(self.bundle):
-            write_manifest(
+            bundle = write_manifest(
                 self.bundle,
                 name=self.options.name or self.tuned.folder.name,
                 base=self.base.folder,
@@ -208,6 +210,7 @@ class _Job:
                 ),
                 known=known,
             )
+            record_answer(bundle)
         return self.bundle
 
     def _compare(self) -> tuple[list[str], list[compare.Finding]]:
@@ -244,22 +247,20 @@ class _Job:
         )
 
     def _in_order(self, changed: list[str]) -> Iterator[str]:
-        """Give one matrix of each shape, then the rest with an estimate of their time."""
-        todo = [name for name in changed if not self._state(name).exists()]
-        firsts = {self.tuned.shapes[name]: name for name in reversed(todo)}
-        rest = [name for name in todo if name not in firsts.values()]
+        """Give the matrices, those that are done first, and estimates of the rest on the way."""
+        todo = {n: self.tuned.shapes[n] for n in changed if not self._state(n).exists()}
         yield from (name for name in changed if name not in todo)
+        if todo and self.options.device == "cuda":
+            factors.warm_up(self.options.device)
+        estimate = Estimate(todo, hashing_s(sum(self.base.sizes.values())) if todo else 0.0)
         done = len(changed) - len(todo)
-        # matrices of one shape take the same time
-        taken: dict[tuple[int, ...], float] = {}
-        for name in [*firsts.values(), *rest]:
-            if rest and name == rest[0]:
-                left = sum(taken[self.tuned.shapes[other]] for other in rest)
-                self.on_estimate(left + sum(self.base.sizes.values()) / _HASHED_A_SECOND)
+        for name in estimate.order(todo):
             self.on_progress("factoring (matrices)", done, len(changed), name)
             started = time.monotonic()
             yield name
-            taken[self.tuned.shapes[name]] = time.monotonic() - started
+            left = estimate.took(todo[name], time.monotonic() - started)
+            if left is not None:
+                self.on_estimate(left)
             done += 1
         self.on_progress("factoring (matrices)", done, len(changed), "")
 
@@ -337,11 +338,7 @@ class _Job:
             a, b = self._pair(f"{module}.weight")
             return adapter_tensors(module, a[:rank], b[:, :rank], rank=rank)
 
-        shapes: dict[str, tuple[int, ...]] = {}
-        for module in modules:
-            rows, columns = self.tuned.shapes[f"{module}.weight"]
-            shapes[f"{PEFT_PREFIX}{module}.lora_A.weight"] = (rank, columns)
-            shapes[f"{PEFT_PREFIX}{module}.lora_B.weight"] = (rows, rank)
+        shapes = adapter_shapes(modules, self.tuned.shapes, rank=rank)
         tensors = (item for module in modules for item in padded(module).items())
         metadata = {"base": base}
         write_tensors(folder / TENSORS, shapes, self.options.dtype, tensors, metadata=metadata)

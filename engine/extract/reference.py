@@ -79,6 +79,10 @@ def _model(
 ) -> torch.nn.Module:
     try:
         from transformers import Qwen3_5TextConfig
+        from transformers.utils import logging
+
+        # it would say that plain operators are slow: they are taken for being plain
+        logging.set_verbosity_error()
         from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextModel
     except ImportError as error:
         raise EngineMissing(

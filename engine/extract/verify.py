@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from engine.bundle import Bundle
-from engine.contract import Ask, Field
+from engine.contract import Ask
 from engine.errors import BadBundle, BadWeights
 from engine.extract.factors import DTYPES, measure
 from engine.extract.reference import footprint, hidden_states, read_factors
 from engine.extract.weights import Weights, open_weights
 from engine.head import JointHead
 from engine.manifest import MatrixError
+from engine.selftest import FIXED
 from engine.tokens import Encoder, Record
 
 if TYPE_CHECKING:
@@ -27,19 +28,6 @@ if TYPE_CHECKING:
 
 Engine = Literal["torch", "vllm"]
 """What computes the answers: the plain model, or what a worker runs."""
-
-_FIXED = Ask(
-    state="Three doors: red, green, blue. The key lies before the green one.",
-    fields=(
-        Field(
-            id="door",
-            type="choice",
-            instruction="Which door opens?",
-            option_ids=("blue", "green", "red"),
-            option_texts=tuple(f'{{"option_id":"{name}"}}' for name in ("blue", "green", "red")),
-        ),
-    ),
-)
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +162,7 @@ def _served(
 ) -> Answers:
     from engine.extract.served import as_bundle, served_logits
 
-    every = [_FIXED, *asks]
+    every = [FIXED, *asks]
     sides: list[list[Tensor]] = []
     for side, name in ((bundle, "base and adapter"), (as_bundle(bundle, new.folder), "tuned")):
         stage = f"answering through vLLM: {name} (requests)"
@@ -200,7 +188,7 @@ def _plain(
     base = open_weights(bundle.base)
     encoder = Encoder(bundle.tokenizer)
     records = [
-        record for ask in (_FIXED, *asks) for record in encoder.encode(ask, window=bundle.window)
+        record for ask in (FIXED, *asks) for record in encoder.encode(ask, window=bundle.window)
     ]
     ids = [record.input_ids for record in records]
     on_progress("answering (models)", 0, 2, "base and adapter")

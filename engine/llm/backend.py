@@ -16,7 +16,6 @@ import torch
 
 from engine.bundle import Bundle
 from engine.contract import (
-    Ask,
     DecisionReply,
     DecisionRequest,
     Field,
@@ -37,6 +36,7 @@ from engine.llm.launch import (
 from engine.llm.plan import Outcome, ReadPlan, plan_of, prime_plan
 from engine.llm.primes import Primes
 from engine.llm.settings import KEY
+from engine.selftest import FIXED, check_answer
 from engine.settings import WorkerSettings
 from engine.tokens import PREFIX, Encoder, Record
 
@@ -44,23 +44,6 @@ if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
 
     from engine.llm.guarded import GuardedLLM
-
-_TEST = Ask(
-    state="Three doors: red, green, blue. The key lies before the green one.",
-    fields=(
-        Field(
-            id="q",
-            type="choice",
-            instruction="Which door opens?",
-            option_ids=("blue", "green", "red"),
-            option_texts=(
-                '{"option_id":"blue"}',
-                '{"option_id":"green"}',
-                '{"option_id":"red"}',
-            ),
-        ),
-    ),
-)
 
 
 class VllmBackend:
@@ -114,7 +97,8 @@ class VllmBackend:
         Raises:
             EngineMissing: vLLM is absent or not the tested one.
             EngineFailed: vLLM did not start, or its first answer is not finite.
-            BadBundle: The adapter changes nothing, or vLLM cannot take it.
+            BadBundle: The adapter changes nothing, vLLM does not take all of it, or the answer is
+                not the one that the bundle records.
             BadSetting: vLLM, this machine or the model cannot do what is set.
             DoesNotFit: This machine's memory does not hold it.
         """
@@ -130,7 +114,7 @@ class VllmBackend:
             fingerprint=fingerprint(bundle, settings),
         )
         try:
-            await backend._test()
+            await backend._test(bundle, settings)
         except BaseException:
             await backend.close()
             raise
@@ -219,21 +203,27 @@ class VllmBackend:
             await anyio.to_thread.run_sync(self.engine.shutdown)
             self.engine.engine_core.resources.ctx.term()  # vLLM closes its sockets only
 
-    async def _test(self) -> None:
+    async def _test(self, bundle: Bundle, settings: WorkerSettings) -> None:
         """Answer a fixed question with the adapter and, if there is one, without it."""
-        [record] = self._encoder.encode(_TEST, window=self.window)
+        [record] = self._encoder.encode(FIXED, window=self.window)
         [adapted] = await self._read_all("start.adapted", [record], self.adapter)
         handler = self.engine.output_handler
         assert handler is not None
         handler.add_done_callback(self._died)  # it ends when the engine does
-        if self.adapter is None:
-            return
-        [plain] = await self._read_all("start.plain", [record], None)
-        if adapted.logits == plain.logits:
-            raise BadBundle(
-                "the adapter changes nothing: its tensors are zero or named for another model; "
-                "make the bundle again from the tuned weights"
-            )
+        if self.adapter is not None:
+            lost = await self.engine.collective_rpc("unapplied", args=(self.adapter.lora_path,))
+            if absent := sorted({name for names in lost for name in names}):
+                raise BadBundle(
+                    f"vLLM applies the adapter without {len(absent)} of its tensors, first "
+                    f"{absent[0]}; make the bundle again"
+                )
+            [plain] = await self._read_all("start.plain", [record], None)
+            if adapted.logits == plain.logits:
+                raise BadBundle(
+                    "the adapter changes nothing: its tensors are zero or named for another model; "
+                    "make the bundle again from the tuned weights"
+                )
+        check_answer(adapted.logits, bundle.manifest.answer, settings)
 
     def _died(self, _: object) -> None:
         self.dead = True

@@ -17,8 +17,8 @@ import anyio
 import uvicorn
 
 from engine.errors import EngineFailed
+from engine.fleet import ChatInfo
 from engine.llm.guarded import GuardedLLM
-from engine.queue import ChatInfo
 
 ROUTES: Final = ("/v1/chat/completions", "/v1/completions")
 _GRACE_S: Final = 2

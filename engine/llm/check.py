@@ -50,14 +50,23 @@ _USED = (
     (
         "vllm.v1.core.single_type_kv_cache_manager",
         "FullAttentionManager",
-        ("_cache_partial_tail_block",),
+        (
+            "_cache_partial_tail_block",
+            "_has_partial_local_hit",
+            "get_num_blocks_to_allocate",
+            "new_step_starts",
+        ),
     ),
     (
         "vllm.v1.core.single_type_kv_cache_manager",
         "SingleTypeKVCacheManager",
         ("block_pool", "block_size", "kv_cache_group_id", "num_cached_block", "req_to_blocks"),
     ),
-    ("vllm.v1.core.block_pool", "BlockPool", ("_insert_block_hash", "hash_block_size")),
+    (
+        "vllm.v1.core.block_pool",
+        "BlockPool",
+        ("_insert_block_hash", "hash_block_size", "num_gpu_blocks"),
+    ),
     (
         "vllm.v1.core.kv_cache_utils",
         "",
@@ -116,6 +125,40 @@ _USED_ON_CPU = (
     ("vllm.model_executor.layers.mamba.mamba_utils", "", ("is_conv_state_dim_first",)),
     ("vllm.utils.torch_utils", "", ("LayerNameType", "_resolve_layer_name")),
 )
+_USED_ON_GPU = (
+    (
+        "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn",
+        "",
+        ("_resolve_gdn_prefill_backend",),
+    ),
+    (
+        "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn",
+        "QwenGatedDeltaNetAttention",
+        ("_forward_core_fused_norm_packed",),
+    ),
+    (
+        "vllm.v1.attention.backends.gdn_attn",
+        "GDNAttentionMetadata",
+        (
+            "batch_ptr",
+            "chunk_indices",
+            "chunk_offsets",
+            "has_initial_state",
+            "non_spec_query_start_loc",
+            "non_spec_state_indices_tensor",
+            "nums_dict",
+            "prefill_has_initial_state",
+            "prefill_query_start_loc",
+            "prefill_state_indices",
+            "token_chunk_offset_ptr",
+        ),
+    ),
+    (
+        "vllm.forward_context",
+        "ForwardContext",
+        ("attn_metadata", "cudagraph_runtime_mode"),
+    ),
+)
 
 
 def require_vllm() -> None:
@@ -134,7 +177,7 @@ def require_vllm() -> None:
         )
     try:
         platforms = importlib.import_module("vllm.platforms")
-        used = _USED + _USED_ON_CPU if platforms.current_platform.is_cpu() else _USED
+        used = _USED + (_USED_ON_CPU if platforms.current_platform.is_cpu() else _USED_ON_GPU)
         absent = missing(used)
     except (ImportError, OSError, RuntimeError) as error:  # its libraries may not fit each other
         raise EngineMissing(

@@ -1,9 +1,10 @@
-"""Linear attention on the CPU: in float32, and with a convolution for all sequences at once.
+"""Linear attention on the CPU: formats that vLLM's operator refuses, and a faster convolution.
 
-vLLM's own operator takes bf16 alone. It is registered when the first such layer is built; `install`
-names another function for it before that. bf16 still goes to vLLM's kernel, except for the
-convolution, which vLLM does for one sequence after the other, channel by channel: with eight
-questions in a step that took an eighth of it.
+vLLM's own operator takes a model in bf16 with states in float32. It is registered when the first
+such layer is built; `install` names another function for it before that, where it would refuse:
+there all is computed in float32. Elsewhere it stays, except for the convolution, which vLLM does
+for one sequence after the other, channel by channel: with eight questions in a step that took an
+eighth of it.
 
 Source of the chunked form: Yang et al., "Gated Delta Networks" (arXiv 2412.06464), section 3.
 """
@@ -24,14 +25,25 @@ from vllm.utils.torch_utils import LayerNameType, _resolve_layer_name
 _CHUNK = 64
 """Tokens solved at once: the size of the triangular systems."""
 
-_stock = gdn_attention.cpu_gdn_attention_core
+
+def needed(model: torch.dtype, state: str) -> bool:
+    """Tell whether vLLM's own operator refuses a model's format with a format of its states."""
+    return model != torch.bfloat16 or state != "float32"
 
 
-def install() -> None:
-    """Let vLLM register `attention_core` and use `convolve`; call it before the model is built."""
+def install(model: torch.dtype, state: str) -> None:
+    """Let vLLM use `convolve` and, where it is needed, register `attention_core`.
+
+    Call it before the model is built.
+
+    Args:
+        model: Format of the model.
+        state: Format of its states, as vLLM names it.
+    """
     operators: Any = gdn_attention
-    operators.cpu_gdn_attention_core = attention_core
     operators.causal_conv1d_torch = convolve
+    if needed(model, state):
+        operators.cpu_gdn_attention_core = attention_core
 
 
 def attention_core(
@@ -53,9 +65,6 @@ def attention_core(
     Raises:
         NotImplementedError: Speculative decoding, which this form does not know.
     """
-    if mixed_qkv.dtype == torch.bfloat16:
-        _stock(mixed_qkv, b, a, core_attn_out, layer_name)
-        return
     context: Any = get_forward_context()
     if context.attn_metadata is None:  # vLLM's profiling run: there are no state slots yet
         return
@@ -64,7 +73,7 @@ def attention_core(
     if meta.num_actual_tokens == 0:
         return
     if meta.spec_sequence_masks is not None:
-        raise NotImplementedError("float32 linear attention on the CPU does not speculate")
+        raise NotImplementedError("this linear attention on the CPU does not speculate")
 
     sequences = meta.num_decodes + meta.num_prefills
     slots = meta.non_spec_state_indices_tensor[:sequences]
@@ -90,8 +99,8 @@ def attention_core(
         has_initial_state=resumed,
         activation=layer.activation,
     ).t()
-    query, key, value = (part.squeeze(0) for part in layer.rearrange_mixed_qkv(mixed))
-    decay = -layer.A_log.exp() * F.softplus(a[:tokens].float() + layer.dt_bias.float())
+    query, key, value = (part.squeeze(0).float() for part in layer.rearrange_mixed_qkv(mixed))
+    decay = -layer.A_log.float().exp() * F.softplus(a[:tokens].float() + layer.dt_bias.float())
     strength = b[:tokens].float().sigmoid()
     for slot, (start, end) in zip(slots.tolist(), pairwise(starts.tolist()), strict=True):
         core_attn_out[start:end], state[slot] = delta_rule(
@@ -100,7 +109,7 @@ def attention_core(
             value[start:end],
             decay[start:end],
             strength[start:end],
-            state[slot],
+            state[slot].float(),
         )
 
 

@@ -25,7 +25,18 @@ from engine.llm.settings import KEY
 
 
 class GuardedLLM(AsyncLLM):
-    """Lets decisions have the adapter, and everything else the base weights."""
+    """Lets decisions have the adapter, and everything else the base weights.
+
+    Attributes:
+        adapter: The only one that there is; None if there is none.
+    """
+
+    adapter: LoRARequest | None = None
+
+    async def add_lora(self, lora_request: LoRARequest) -> bool:
+        """Take no adapter but the one; raises VLLMValidationError."""
+        self._refuse_other_adapter(lora_request)
+        return await super().add_lora(lora_request)
 
     @asynccontextmanager
     async def asked(
@@ -75,7 +86,18 @@ class GuardedLLM(AsyncLLM):
         extra = (request.sampling_params and request.sampling_params.extra_args) or {}
         if not isinstance(extra.get(KEY), ReadPlan):
             make_chat(request, extra)
+        self._refuse_other_adapter(request.lora_request)
         await super()._add_request(request, *args, **kwargs)
+
+    def _refuse_other_adapter(self, asked: LoRARequest | None) -> None:
+        """See that nobody brings an adapter: its products have room for one, in its own place."""
+        if asked is None or asked == self.adapter:
+            return
+        ours = f"{self.adapter.lora_name} alone" if self.adapter else "none"
+        raise VLLMValidationError(
+            f"the adapter {asked.lora_name} is unknown: this worker has {ours}; "
+            "start another worker for another bundle"
+        )
 
     def _refuse_unknown_tokens(self, request: EngineCoreRequest) -> None:
         """See that the model has a row for every token.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from engine.adapter import TENSORS, fused_layers
 from engine.bundle import TOKENIZER_CONFIG, VLLM_VERSION, Bundle
 from engine.errors import BadBundle, EngineFailed
-from engine.llm.refuse import refuse
 from engine.llm.settings import EngineSettings
 from engine.plan import RANKS
 from engine.settings import CPU_CACHE, NumberFormat, WorkerSettings
@@ -24,6 +23,13 @@ _CACHE = {"auto": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
 
 UNIT = 16
 """Tokens that are reused only together; vLLM's hashes cost time for each."""
+
+SHORT_ON_GPU, SHORT_ON_CPU = 512, 0
+"""Tokens that a question alone on its state reads in one step, without a stop for later ones.
+
+A card reads some hundred tokens in the time in which it reads its weights once, and a stop costs
+that time again; the next question then reads these tokens with its own. A CPU gains nothing.
+"""
 
 _GUESSED = {
     # the form that works while the next step is being planned
@@ -63,8 +69,14 @@ def prepare_environment(*, debug: bool) -> None:
         os.environ.setdefault(name, value)
 
 
-def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
+def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> GuardedLLM:
     """Load the bundle in an engine process; blocks for seconds, or minutes for a large model.
+
+    Args:
+        bundle: Base, head, tokenizer and perhaps an adapter.
+        settings: How to load it.
+        stock: With vLLM's own scheduler, which reuses whole blocks and drops the answers: only to
+            compare with.
 
     Raises:
         EngineFailed: vLLM did not start; its log on stderr has the cause.
@@ -76,6 +88,7 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
     from vllm.platforms import current_platform
 
     from engine.llm.guarded import GuardedLLM
+    from engine.llm.refuse import refuse
 
     on_cpu = current_platform.is_cpu()
     refuse(bundle, settings, on_cpu=on_cpu)
@@ -93,10 +106,10 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
         kv_cache_dtype=_CACHE[settings.kv_cache_dtype],  # pyright: ignore[reportArgumentType]
         mamba_ssm_cache_dtype=_TORCH[settings.state_dtype],  # pyright: ignore[reportArgumentType]
         speculative_config=_guessing(settings),
-        prefix_match_unit=UNIT,
+        prefix_match_unit=None if stock else UNIT,
         enforce_eager=on_cpu,
         worker_cls="engine.llm.worker.DecisionWorker",
-        scheduler_cls="engine.llm.scheduler.DecisionScheduler",
+        scheduler_cls=None if stock else "engine.llm.scheduler.DecisionScheduler",
         disable_log_stats=True,
         use_tqdm_on_load=False,
         **_adapter_arguments(bundle),
@@ -105,8 +118,8 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
         head=str(bundle.head),
         head_config=bundle.head_config,
         features=_TORCH[settings.feature_format],
-        on_cpu=on_cpu or settings.head_device == "cpu",
         chat_share=settings.chat_share,
+        short=SHORT_ON_CPU if on_cpu else SHORT_ON_GPU,
     )
     try:
         engine = GuardedLLM.from_engine_args(arguments)
@@ -115,6 +128,7 @@ def launch(bundle: Bundle, settings: WorkerSettings) -> GuardedLLM:
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"
         ) from error
     assert isinstance(engine, GuardedLLM)
+    engine.adapter = adapter_request(bundle)
     return engine
 
 

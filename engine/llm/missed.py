@@ -39,12 +39,18 @@ class History:
         self._unit = unit
         self._seen: deque[Seen] = deque(maxlen=_REMEMBERED)
 
-    def why(self, record: Seen, reused: int) -> str:
-        """Say why no more than `reused` tokens of the record were reused; empty if all were."""
-        self._seen.append(record)
+    def why(self, record: Seen, reused: int, *, leaves: int | None = None) -> str:
+        """Say why no more than `reused` tokens of the record were reused; empty if all were.
+
+        Args:
+            record: What is read.
+            reused: Tokens found.
+            leaves: Tokens up to where others can go on, if that is not the record's last stop.
+        """
+        self._seen.append(record if leaves is None else record._replace(kept=leaves))
         if reused >= record.kept // self._unit * self._unit:
             return "" if record.kept >= self._unit else f"shorter than {self._unit} tokens"
-        others = [seen for seen in self._seen if seen is not record]
+        others = list(self._seen)[:-1]
         best = max(others, key=lambda seen: self._common(seen, record), default=None)
         common = self._common(best, record) if best else 0
         if best is None or common <= record.state_start:

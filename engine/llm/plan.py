@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from engine.errors import BadRequest
 from engine.llm.settings import KEY
 from engine.tokens import Record, RecordField
 
@@ -60,7 +61,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_of(record: Record, *, state_start: int, siblings: int, salt: str) -> ReadPlan:
-    """Give the plan of a record."""
+    """Give the plan of a record.
+
+    Raises:
+        BadRequest: A question without options, or a span that is empty or outside the record.
+    """
+    length = len(record.input_ids)
+    for number, field in enumerate(record.fields, 1):
+        if not field.option_spans:
+            raise BadRequest(f"question {number} has no options; give it one at least")
+        for start, end in (field.question_span, *field.option_spans):
+            if not record.state_end <= start < end <= length:
+                raise BadRequest(
+                    f"question {number}: the span {start} to {end} is empty or outside what follows"
+                    f" the state, tokens {record.state_end} to {length}; encode the record again"
+                )
     return ReadPlan(
         fields=record.fields,
         state_start=state_start,

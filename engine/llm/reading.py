@@ -127,4 +127,12 @@ class Reader:
     def _score(self, features: list[StateFeatures], readings: list[Reading]) -> list[Tensor]:
         tails = [reading.tail for reading in readings if reading.tail is not None]
         logits = self._head.logits(features, tails, [reading.places for reading in readings])
-        return [each.to("cpu", non_blocking=True) for each in logits]
+        return list(map(_to_host, logits))
+
+
+def _to_host(values: Tensor) -> Tensor:
+    """Send what the device made, without waiting for it; only pinned memory allows that."""
+    if values.device.type == "cpu":
+        return values
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    return host.copy_(values, non_blocking=True)

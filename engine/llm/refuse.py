@@ -43,6 +43,8 @@ def _obstacles(
         yield "device", "the vLLM installed here is the GPU build; install ostinato[cpu]"
     if settings.head_device == "gpu" and on_cpu:
         yield "head_device", "the model runs on the CPU here, and so does its head; leave it out"
+    if settings.head_device == "cpu" and not on_cpu:
+        yield "head_device", "this version scores beside the model alone; leave it out"
     limit = settings.window_of(bundle.window)
     if settings.max_record_tokens is not None and settings.max_record_tokens > limit:
         yield "max_record_tokens", f"the window is {limit}; take a larger one or shorter records"

@@ -73,6 +73,7 @@ class DecisionScheduler(Base):
         self._history = History(self.hash_block_size)
         settings = self.vllm_config.additional_config
         assert isinstance(settings, EngineSettings)
+        self._settings = settings
         self._shares = Shares(
             self.max_num_scheduled_tokens, self.max_num_running_reqs, settings.chat_share
         )
@@ -274,7 +275,13 @@ class DecisionScheduler(Base):
             stops.state if self._several(course) else stops.public,
             request.prompt_token_ids or (),
         )
-        return self._history.why(seen, course.reused)
+        rest = request.num_tokens - course.reused
+        leaves = course.reused if rest <= self._short(course) else None
+        return self._history.why(seen, course.reused, leaves=leaves)
+
+    def _short(self, course: Course | None) -> int:
+        """Give how many tokens are read without a stop: of a question that is alone."""
+        return 0 if course is None or self._several(course) else self._settings.short
 
     def _mamba_block_aligned_split(
         self,
@@ -295,6 +302,7 @@ class DecisionScheduler(Base):
                 block=self.cache_config.block_size,
                 last=end >= request.num_tokens,
                 junction=request.shared_prefix_boundary,
+                short=self._short(course),
             )
         self._shares.take(self._side(request), end - start)
         return end - start

@@ -21,16 +21,16 @@ class EngineSettings:
         head: Path of the head's tensors.
         head_config: Sizes of the head, as in the release's `joint_head_config.json`.
         features: How head features are kept: "float32", "float16" or "bfloat16".
-        on_cpu: The head scores on the CPU, wherever the model runs.
         chat_share: Chat's part of a step where decisions want all of it too, and of its sequences.
+        short: Tokens that a question alone on its state reads without a stop for later ones.
         home: Process that made these settings.
     """
 
     head: str
     head_config: dict[str, int]
     features: str = "float32"
-    on_cpu: bool = False
     chat_share: float = 0.25
+    short: int = 0
     home: int = dataclasses.field(default_factory=os.getpid)
 
     def compute_hash(self) -> str:
@@ -42,8 +42,8 @@ class EngineSettings:
             self.head,
             self.head_config,
             self.features,
-            self.on_cpu,
             self.chat_share,
+            self.short,
             self.home,
         )
 
@@ -52,8 +52,8 @@ def _arrive(
     head: str,
     head_config: dict[str, int],
     features: str,
-    on_cpu: bool,
     chat_share: float,
+    short: int,
     home: int,
 ) -> EngineSettings:
     """Make the settings again; in another process than theirs, end it when theirs ends.
@@ -72,4 +72,4 @@ def _arrive(
             os._exit(1)
 
         threading.Thread(target=outlive_nobody, name="home-watch", daemon=True).start()
-    return EngineSettings(head, head_config, features, on_cpu, chat_share, home)
+    return EngineSettings(head, head_config, features, chat_share, short, home)

@@ -41,7 +41,15 @@ class Stops(NamedTuple):
     state: int
 
     def next_end(
-        self, start: int, end: int, *, several: bool, block: int, last: bool, junction: int = 0
+        self,
+        start: int,
+        end: int,
+        *,
+        several: bool,
+        block: int,
+        last: bool,
+        junction: int = 0,
+        short: int = 0,
     ) -> int:
         """Give where a step on the request ends that could read from `start` to `end`.
 
@@ -52,7 +60,10 @@ class Stops(NamedTuple):
             block: Tokens of a block.
             last: `end` is the end of the request.
             junction: Where others were seen to part from it; vLLM's finding, 0 for none.
+            short: As many tokens are sooner read again by the next than in a step of their own.
         """
+        if last and end - start <= short and not several:
+            return end
         wanted = (self.public, self.state, junction // block * block)
         if not several:
             wanted = (self.public,)

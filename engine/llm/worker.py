@@ -5,6 +5,7 @@ vLLM builds this class by name in the engine process: `worker_cls`.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
 from engine.llm import lora, seeds
+from engine.llm.applied import unapplied
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
 from engine.llm.reading import Reader
@@ -35,12 +37,19 @@ class DecisionWorker(Worker):
     def init_device(self) -> None:
         """Replace what vLLM does slowly or wrongly, before anything is built with it."""
         refuse_foreign_cache(self.vllm_config)
-        lora.install()
+        if self.vllm_config.lora_config is not None:
+            lora.install()
         if current_platform.is_cpu():
             from engine.llm import copies, gdn
 
             copies.install()
-            gdn.install()
+            gdn.install(
+                self.model_config.dtype, self.vllm_config.cache_config.mamba_ssm_cache_dtype
+            )
+        else:
+            from engine.llm import graphs
+
+            self.graphs = graphs.install()
         super().init_device()
 
     def load_model(self, **kwargs: Any) -> None:
@@ -91,6 +100,17 @@ class DecisionWorker(Worker):
         )
         self._reader = Reader(self._head, _lm_head(self.get_model()), pool)
 
+    def feature_memory(self) -> tuple[int, int, int, int]:
+        """Give slots, width, bytes of a number, and bytes in all: their product."""
+        assert self._reader is not None
+        pool = self._reader.pool
+        slots, width = pool.rows.shape
+        return slots, width, pool.rows.element_size(), pool.nbytes
+
+    def cpu_seconds(self) -> float:
+        """Give the processor time that this process has taken."""
+        return time.process_time()
+
     @torch.inference_mode()
     def execute_model(self, scheduler_output: SchedulerOutput) -> Any:
         """Run the step, then read its final states."""
@@ -124,6 +144,10 @@ class DecisionWorker(Worker):
         if isinstance(output, AsyncModelRunnerOutput):
             return _WithLogits(output, logits)
         return _attach(output, logits)
+
+    def unapplied(self, folder: str) -> list[str]:
+        """Name what of the adapter in a folder is not in the layers; `collective_rpc` calls it."""
+        return unapplied(self.model_runner.lora_manager._adapter_manager, Path(folder))
 
     @property
     def _width(self) -> int:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from engine.client import OnStray, QueueEngine, connect_engine
+from engine.embedded import embedded
 from engine.models import Model, open_model
 from engine.settings import Device, KvCacheDtype, NumberFormat, Profile, Speculative
 from runtime.errors import BadInput
@@ -17,6 +21,15 @@ from runtime.settings import Settings, load_settings
 
 DEBUG = "OSTINATO_DEBUG"
 
+NatsFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--nats",
+        help="The NATS server, nats://USER:PASSWORD@HOST:PORT. Default: OSTINATO_NATS, which"
+        " other users of this machine cannot read as they can a command line.",
+        metavar="URL",
+    ),
+]
 ConfigFlag = Annotated[
     Path | None,
     typer.Option("--config", help="Settings file; default ostinato.toml.", metavar="FILE"),
@@ -101,6 +114,25 @@ def settings_of(config: Path | None, **flags: Any) -> Settings:
     debug = bool(os.environ.get(DEBUG))
     configure_logging(format=settings.log_format, level=logging.DEBUG if debug else logging.WARNING)
     return settings
+
+
+@asynccontextmanager
+async def engine_of(
+    model: Model, settings: Settings, *, source: str, on_stray: OnStray | None = None
+) -> AsyncIterator[QueueEngine]:
+    """Give what answers a model's decisions: on the NATS server of the settings, or all of it here.
+
+    Raises:
+        EngineError: The broker or the worker does not start, or cannot be reached.
+    """
+    if settings.server is not None:
+        connected = connect_engine(settings.server, model, source=source, on_stray=on_stray)
+    else:
+        connected = embedded(
+            model, home=settings.home, source=source, settings=settings.worker, on_stray=on_stray
+        )
+    async with connected as engine:
+        yield engine
 
 
 def model_of(spec: str | None, settings: Settings) -> Model:

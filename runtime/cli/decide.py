@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from engine.embedded import embedded
 from engine.models import Model
-from runtime.cli.common import DtypeFlag, ModelFlag, WindowFlag, model_of, settings_of
+from runtime.cli.common import DtypeFlag, ModelFlag, WindowFlag, engine_of, model_of, settings_of
 from runtime.cli.show import err, out, print_json
 from runtime.decide import Line, Outcome, as_record, decide_lines, read_lines
 from runtime.settings import Settings
@@ -91,9 +90,7 @@ async def _decide(
     logits: bool,
 ) -> None:
     source = uuid.uuid4().hex[:12]
-    async with embedded(
-        model, home=settings.home, source=source, settings=settings.worker
-    ) as engine:
+    async with engine_of(model, settings, source=source) as engine:
         await decide_lines(
             engine,
             lines,

@@ -20,6 +20,7 @@ from runtime.errors import BadInput
 
 if TYPE_CHECKING:
     from engine.extract.compare import Finding
+    from engine.extract.estimate import Range
     from engine.extract.verify import Verification
 
 DIFFERS = 1
@@ -121,10 +122,16 @@ def extract(
 
 
 class _Bars(Stages):
-    def estimate(self, seconds: float) -> None:
+    def estimate(self, left: Range) -> None:
         if not self.quiet:
-            minutes, rest = divmod(round(seconds), 60)
-            err.print(f"estimate: {minutes} min {rest} s from here", highlight=False)
+            err.print(
+                f"estimate: {_time(left.low)} to {_time(left.high)} from here", highlight=False
+            )
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def _rank(text: str) -> int | None:

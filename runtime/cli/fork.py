@@ -10,11 +10,10 @@ import anyio
 import msgspec
 
 from engine.client import Engine
-from engine.embedded import embedded
 from engine.models import Model
 from games.registry import load_game
 from runtime.agents.registry import make_agent
-from runtime.cli.common import model_of
+from runtime.cli.common import engine_of, model_of
 from runtime.cli.show import out, print_json
 from runtime.errors import BadInput
 from runtime.match import Match, MatchResult
@@ -96,9 +95,7 @@ async def _play_on(
         stack.push_async_callback(log.close)
         engine: Engine | None = None
         if model is not None:
-            engine = await stack.enter_async_context(
-                embedded(model, home=settings.home, source=log.log_id, settings=settings.worker)
-            )
+            engine = await stack.enter_async_context(engine_of(model, settings, source=log.log_id))
         table = Table(
             log=log,
             game=game,

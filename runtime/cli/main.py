@@ -12,7 +12,22 @@ from typer.exceptions import TyperException
 
 from engine.errors import EngineError
 from games.errors import GamesError
-from runtime.cli import decide, doctor, extract, fetch, logs, plan, play, replay, serve, worker
+from runtime.cli import (
+    bench,
+    check,
+    decide,
+    doctor,
+    extract,
+    fetch,
+    logs,
+    plan,
+    play,
+    replay,
+    serve,
+    status,
+    tournament,
+    worker,
+)
 from runtime.cli.show import print_json
 from runtime.errors import RuntimeFault
 from store.errors import StoreError
@@ -33,16 +48,20 @@ app = typer.Typer(
 app.command(name="play")(play.play)
 app.command(name="demo")(play.demo)
 app.command(name="replay")(replay.replay)
+app.command(name="tournament")(tournament.tournament)
+app.command(name="check")(check.check)
 app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)
 app.command(name="worker")(worker.worker)
+app.command(name="status")(status.status)
 app.command(name="serve")(serve.serve)
 app.command(name="api-key")(serve.api_key)
 app.command(name="fetch")(fetch.fetch)
 app.command(name="extract")(extract.extract)
 app.command(name="plan")(plan.plan_command)
 app.command(name="doctor")(doctor.doctor)
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

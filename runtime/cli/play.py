@@ -15,7 +15,6 @@ from rich.table import Table
 
 from engine.client import Engine, Stray
 from engine.contract import DecisionReply
-from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from games.registry import load_game
@@ -25,13 +24,16 @@ from runtime.cli.common import (
     DtypeFlag,
     JsonFlag,
     ModelFlag,
+    NatsFlag,
     WindowFlag,
+    engine_of,
     model_of,
     settings_of,
 )
 from runtime.cli.show import TASK, out, print_json, progress
 from runtime.errors import BadInput
 from runtime.match import MatchResult
+from runtime.metrics import figures_of_run, metrics
 from runtime.play import Run, RunReport
 from runtime.replay import replay_file
 from runtime.settings import Settings
@@ -87,6 +89,7 @@ def play(
         str | None,
         typer.Option(help="FULL survives a power cut; NORMAL is for throw-away runs."),
     ] = None,
+    nats: NatsFlag = None,
     window: WindowFlag = None,
     dtype: DtypeFlag = None,
     json: JsonFlag = False,
@@ -105,6 +108,7 @@ def play(
         fallback=fallback,
         deadline_s=deadline_s,
         synchronous=synchronous,
+        nats=nats,
         window=window,
         dtype=dtype,
     )
@@ -214,6 +218,9 @@ async def _play(
             for job, (game, seats) in zip(jobs, tables, strict=True)
         ]
         current = runs[0]
+        stack.enter_context(
+            metrics(settings.metrics_port, lambda: figures_of_run(current.decisions, log.stats))
+        )
 
         async def on_stray(reply: DecisionReply, stray: Stray) -> None:
             await current.on_stray(reply, stray)
@@ -222,13 +229,7 @@ async def _play(
         if model is not None:
             bar.update(TASK, description=f"loading {model.name}")
             engine = await stack.enter_async_context(
-                embedded(
-                    model,
-                    home=settings.home,
-                    source=log.log_id,
-                    settings=settings.worker,
-                    on_stray=on_stray,
-                )
+                engine_of(model, settings, source=log.log_id, on_stray=on_stray)
             )
         reports: list[RunReport] = []
         for job, current in zip(jobs, runs, strict=True):

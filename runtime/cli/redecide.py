@@ -10,9 +10,8 @@ import anyio
 import msgspec
 from rich.table import Table
 
-from engine.embedded import embedded
 from engine.models import Model
-from runtime.cli.common import model_of
+from runtime.cli.common import engine_of, model_of
 from runtime.cli.show import TASK, out, print_json, progress
 from runtime.errors import BadInput
 from runtime.plots import new_figure, plot_redecided
@@ -66,9 +65,7 @@ async def _compare(
     source = secrets.token_hex(6)
     async with open_recordings(file) as recordings:
         on_total(1 if match is not None else recordings.count())
-    async with embedded(
-        model, home=settings.home, source=source, settings=settings.worker
-    ) as engine:
+    async with engine_of(model, settings, source=source) as engine:
         return await redecide_file(
             file,
             engine,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import anyio
 import typer
 
-from engine.worker import NATS_VARIABLE
 from runtime.cli.common import (
     ConfigFlag,
     DtypeFlag,
@@ -75,7 +73,7 @@ def serve(
     from runtime.http.serving import serve as run
     from runtime.http.sharing import Sharing
 
-    settings = settings_of(config, window=window, dtype=dtype)
+    settings = settings_of(config, window=window, dtype=dtype, nats=nats)
     if not 0 < deadline_s <= 600:
         raise BadInput(f"--deadline {deadline_s:g}: give seconds, more than 0 and at most 600")
     if api_key_file is None and not no_key and not _is_loopback(host):
@@ -104,7 +102,7 @@ def serve(
             listener=listener,
             model=opened,
             home=settings.home,
-            nats_url=nats or os.environ.get(NATS_VARIABLE),
+            nats=settings.server,
             settings=settings.worker,
             on_listening=lambda: err.print(f"listening on {shown}; a worker is getting ready"),
             on_ready=lambda: err.print(f"ready: {opened.name} at {shown}/v1/systemone"),

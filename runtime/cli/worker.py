@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import ExitStack
 from typing import Annotated
 
 import anyio
 import typer
 
-from engine.worker import NATS_VARIABLE, serve_worker
+from engine.worker import NATS_VARIABLE, Worker, serve_worker
 from runtime.cli.common import (
     CacheDtypeFlag,
     CacheFlag,
@@ -29,6 +29,7 @@ from runtime.cli.common import (
 )
 from runtime.cli.show import err
 from runtime.errors import BadInput
+from runtime.metrics import figures_of_worker, metrics
 
 
 def worker(
@@ -82,11 +83,22 @@ def worker(
         head_device=head_device,
         device=device,
         chat_host=chat_host,
+        nats=nats,
     )
-    url = nats or os.environ.get(NATS_VARIABLE)
-    if not url:
+    server = settings.server
+    if server is None:
         raise BadInput(f"no NATS server; name one with --nats or {NATS_VARIABLE}")
     opened = model_of(model, settings)
     err.print(f"worker for {opened.name} ({opened.hash}); Ctrl-C ends it")
-    anyio.run(lambda: serve_worker(nats_url=url, model=opened, settings=settings.worker))
+    with ExitStack() as stack:
+
+        def measure(worker: Worker) -> None:
+            read = lambda: figures_of_worker(worker.describe())  # noqa: E731
+            stack.enter_context(metrics(settings.metrics_port, read))
+
+        anyio.run(
+            lambda: serve_worker(
+                nats=server, model=opened, settings=settings.worker, on_ready=measure
+            )
+        )
     return 0

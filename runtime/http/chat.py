@@ -11,7 +11,7 @@ import anyio
 import httpx
 from starlette.responses import Response, StreamingResponse
 
-from engine.queue import ChatInfo
+from engine.fleet import ChatInfo
 from runtime.http.problems import Problem, retry_headers
 
 _FIRST: Final = 2048  # characters of a conversation's first message that tell it from others

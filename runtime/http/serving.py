@@ -21,6 +21,7 @@ from engine.client import QueueEngine, connect_engine
 from engine.embedded import embedded
 from engine.errors import QueueUnavailable
 from engine.models import Model
+from engine.server import Server as NatsServer
 from engine.settings import WorkerSettings
 from runtime.errors import BadInput
 from runtime.http.app import application
@@ -108,7 +109,7 @@ async def serve(
     listener: socket.socket,
     model: Model,
     home: Path,
-    nats_url: str | None = None,
+    nats: NatsServer | str | None = None,
     settings: WorkerSettings | None = None,
     on_listening: Callable[[], None] = lambda: None,
     on_ready: Callable[[], None] = lambda: None,
@@ -120,7 +121,7 @@ async def serve(
         listener: The socket, listening.
         model: What is served.
         home: The data folder, for an embedded broker.
-        nats_url: A broker with workers; None runs both here.
+        nats: A broker with workers; None runs both here.
         settings: Of an embedded worker.
         on_listening: Called when requests are taken, which are refused until a worker is ready.
         on_ready: Called when one is.
@@ -150,7 +151,7 @@ async def serve(
                     server.should_exit = True
 
         async def answer() -> None:
-            async with _engine(model, home, nats_url, source, settings) as engine:
+            async with _engine(model, home, nats, source, settings) as engine:
                 await _watch(engine, gateway, deciding, on_ready)
 
         group.start_soon(end_on_signal)
@@ -166,15 +167,15 @@ async def serve(
 async def _engine(
     model: Model,
     home: Path,
-    nats_url: str | None,
+    nats: NatsServer | str | None,
     source: str,
     settings: WorkerSettings | None,
 ) -> AsyncIterator[QueueEngine]:
-    if nats_url is None:
+    if nats is None:
         async with embedded(model, home=home, source=source, settings=settings) as engine:
             yield engine
     else:
-        async with connect_engine(nats_url, model, source=source) as engine:
+        async with connect_engine(nats, model, source=source) as engine:
             yield engine
 
 

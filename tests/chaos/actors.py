@@ -20,6 +20,7 @@ import anyio
 from engine import claims, streams
 from engine.client import connect_engine
 from engine.models import open_model
+from engine.settings import WorkerSettings
 from engine.worker import Worker, serve_worker
 from games.registry import load_game
 from runtime.agents.registry import make_agent
@@ -33,7 +34,7 @@ async def work(*, url: str, model: str) -> None:
     streams.LEASE_S = 1.0  # pyright: ignore[reportConstantRedefinition]
     claims._RENEW_S = 0.25  # pyright: ignore[reportConstantRedefinition]
     Worker.__init__.__kwdefaults__["ack_wait_s"] = 1.0
-    await serve_worker(nats_url=url, model=open_model(model))
+    await serve_worker(nats=url, model=open_model(model), settings=WorkerSettings())
 
 
 async def play(

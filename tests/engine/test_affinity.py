@@ -107,7 +107,7 @@ async def test_more_workers_answer_more_and_reuse_as_much(running: RunningBroker
                 reused.append(reuse(replies))
     assert rates[1] > 1.4 * rates[0]
     assert rates[2] > 1.8 * rates[0]
-    assert reused == [0.75, 0.75, 0.75]
+    assert min(reused) > 0.7  # of at most 0.75; a partition may move while the machine is busy
 
 
 async def test_a_worker_that_joins_takes_its_share_and_one_that_leaves_gives_it_back(

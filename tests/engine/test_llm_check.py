@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
 
 import pytest
 
@@ -42,3 +44,9 @@ def test_missing_names_are_listed():
 def test_the_installed_vllm_has_everything_that_is_used():
     pytest.importorskip("vllm")
     require_vllm()
+
+
+def test_the_environment_can_be_prepared_before_vllm_is_imported():
+    """It reads its settings when it is imported; one is that logs go to standard error."""
+    code = "import sys, engine.llm.backend, engine.llm.bench; sys.exit('vllm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import types
 
 import pytest
 
@@ -110,3 +111,100 @@ def test_all_sequences_at_once_are_convolved_as_vllm_does_one_by_one(dtype, leng
             )
             torch.testing.assert_close(found, expected)
             assert states[0].equal(states[1])
+
+
+KEYS, VALUES, SIZE, TAPS = 2, 4, 64, 4
+WIDTH = (2 * KEYS + VALUES) * SIZE
+
+
+class Layer:
+    """What the operators ask of a layer of the model."""
+
+    prefix = "layer"
+    activation = "silu"
+    head_k_dim = head_v_dim = SIZE
+
+    def __init__(self, state: torch.dtype) -> None:
+        source = torch.Generator().manual_seed(1)
+        weight = torch.randn(WIDTH, 1, TAPS, generator=source) / 2
+        self.conv1d = types.SimpleNamespace(weight=weight.bfloat16(), bias=None)
+        self.A_log = torch.randn(VALUES, generator=source)
+        self.dt_bias = torch.randn(VALUES, generator=source).bfloat16()
+        # a step before left something in the slot of the second sequence
+        self.kv_cache = (
+            torch.randn(5, TAPS - 1, WIDTH, generator=source).bfloat16(),
+            (torch.randn(5, VALUES, SIZE, SIZE, generator=source) / 8).to(state),
+        )
+
+    def rearrange_mixed_qkv(self, mixed):
+        parts = mixed.split([KEYS * SIZE, KEYS * SIZE, VALUES * SIZE], dim=-1)
+        return tuple(part.reshape(1, len(mixed), -1, SIZE) for part in parts)
+
+
+@pytest.fixture
+def operate(monkeypatch):
+    """Runs one of the two operators on a step: two decodes, then a new and a resumed prompt."""
+    pytest.importorskip("vllm")
+    ours = importlib.import_module("engine.llm.gdn")
+    theirs = importlib.import_module("vllm.model_executor.layers.mamba.ops.cpu.gdn_attention")
+    metadata = importlib.import_module("vllm.v1.attention.backends.gdn_attn").GDNAttentionMetadata
+    lengths = [1, 1, 70, 33]
+    starts = torch.tensor([0, 1, 2, 72, 105], dtype=torch.int32)
+    meta = metadata(
+        num_prefills=2,
+        num_prefill_tokens=103,
+        num_decodes=2,
+        num_decode_tokens=2,
+        num_spec_decodes=0,
+        num_spec_decode_tokens=0,
+        num_actual_tokens=sum(lengths),
+        has_initial_state=torch.tensor([True, True, False, True]),
+        non_spec_query_start_loc=starts,
+        non_spec_state_indices_tensor=torch.tensor([3, 1, 0, 4], dtype=torch.int32),
+    )
+
+    def run(operator: str, state: torch.dtype):
+        layer = Layer(state)
+        context = types.SimpleNamespace(
+            attn_metadata={"layer": meta}, no_compile_layers={"layer": layer}
+        )
+        for module in (ours, theirs):
+            monkeypatch.setattr(module, "get_forward_context", lambda: context)
+        source = torch.Generator().manual_seed(2)
+        mixed, b, a = (
+            torch.randn(sum(lengths), width, generator=source).bfloat16()
+            for width in (WIDTH, VALUES, VALUES)
+        )
+        out = torch.zeros(sum(lengths), VALUES, SIZE, dtype=torch.bfloat16)
+        stock = theirs.cpu_gdn_attention_core
+        function = ours.attention_core if operator == "ours" else stock
+        function(mixed, b, a, out, "layer")
+        return out.float(), *(part.float() for part in layer.kv_cache)
+
+    return run
+
+
+def apart(one, other):
+    return float((one - other).norm() / other.norm())
+
+
+def test_equals_vllms_own_operator_where_that_one_works(operate):
+    """It computes in bf16, this one in float32: they differ by its rounding."""
+    found, expected = operate("ours", torch.float32), operate("stock", torch.float32)
+    assert all(apart(*pair) < 0.01 for pair in zip(found, expected, strict=True))
+    assert (found[1] == expected[1]).all()  # what the convolution keeps is copied
+
+
+@pytest.mark.parametrize(("state", "band"), [(torch.float16, 1e-3), (torch.bfloat16, 6e-3)])
+def test_states_in_16_bits_are_rounded_and_no_more(operate, state, band):
+    found, expected = operate("ours", state), operate("ours", torch.float32)
+    assert all(apart(*pair) < band for pair in zip(found, expected, strict=True))
+
+
+def test_is_applied_only_where_vllms_own_refuses(operate):
+    needed = importlib.import_module("engine.llm.gdn").needed
+    assert not needed(torch.bfloat16, "float32")
+    assert needed(torch.float32, "float32")
+    assert needed(torch.bfloat16, "float16")
+    with pytest.raises(RuntimeError, match="dtype"):
+        operate("stock", torch.float16)

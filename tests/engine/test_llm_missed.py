@@ -39,3 +39,13 @@ def test_only_the_last_records_are_remembered():
     for number in range(64):
         history.why(seen([1000 + number, *text], kept=64), 0)
     assert history.why(seen(text, kept=64), 0) == "first time"
+
+
+def test_what_a_record_left_out_is_not_missed():
+    history = History(UNIT)
+    text = list(range(200))
+    history.why(seen(text[:100], kept=64), 0)
+    assert history.why(seen(text, kept=170), 64, leaves=64) == ""
+    assert history.why(seen([*text, 1], kept=170), 64) == ""
+    assert history.why(seen([*text, 2], kept=170), 0) == "evicted"
+    assert history.why(seen([*text[:150], 3], kept=150), 144) == ""

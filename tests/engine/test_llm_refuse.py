@@ -62,7 +62,9 @@ def test_what_a_gpu_cannot_do(
     refuse(bundle, WorkerSettings(speculative="mtp"), on_cpu=False)
     with pytest.raises(BadSetting, match=r"mtp: the base has no predictor"):
         refuse(tuned_bundle(tmp_path), WorkerSettings(speculative="mtp"), on_cpu=False)
-    refuse(bundle, WorkerSettings(kv_cache_dtype="int8", head_device="cpu"), on_cpu=False)
+    refuse(bundle, WorkerSettings(kv_cache_dtype="int8", head_device="gpu"), on_cpu=False)
+    with pytest.raises(BadSetting, match=r"head_device cpu: .* beside the model alone"):
+        refuse(bundle, WorkerSettings(head_device="cpu"), on_cpu=False)
     monkeypatch.setattr(module.current_platform, "get_device_total_memory", lambda: 1 << 29)
     with pytest.raises(DoesNotFit, match=r"GiB are missing on 0\.5 GiB"):
         refuse(bundle, WorkerSettings(), on_cpu=False)

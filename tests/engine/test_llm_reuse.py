@@ -3,105 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
 from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from engine.contract import Ask, DecisionReply, DecisionRequest, Field
+from engine.contract import Ask, DecisionReply
 from engine.errors import RecordTooLong
+from tests.support.asker import BAND, BLOCK, UNIT, Asker, distance, question, start, words
 from tests.support.bundles import adapter_bundle, tuned_bundle
+from tests.support.engine_core import preemptions, scheduler_of, set_step
 from tests.support.ledger import keep_ledger, read_ledger
 
 pytest.importorskip("vllm")
 
 pytestmark = pytest.mark.vllm
-
-UNIT = 16
-BLOCK = 384
-BAND = 1e-4
-WORDS = (" a", " b", " the", " of", " and", " to", " in")  # one token each
-
-
-class Asker:
-    """An engine of the tests, and short ways to ask it."""
-
-    def __init__(self, backend: Any) -> None:
-        self.backend = backend
-        self.start: int = backend._state_start
-        self.asked = 0
-
-    async def ask(
-        self,
-        state: str,
-        *,
-        public: int | None = None,
-        questions: Sequence[int] = (0,),
-        salt: str = "",
-        form: Any = "independent",
-    ) -> DecisionReply:
-        self.asked += 1
-        ask = Ask(
-            state=state,
-            public_end=len(state) if public is None else public,
-            fields=tuple(map(question, questions)),
-            form=form,
-            salt=salt,
-        )
-        return await self.backend.decide(
-            DecisionRequest(
-                id=f"d{self.asked}",
-                attempt=1,
-                source="test",
-                affinity="test",
-                remaining_s=60,
-                ask=ask,
-                explain=True,
-            )
-        )
-
-    async def cold(self, state: str, **options: Any) -> DecisionReply:
-        """Ask where nothing is kept."""
-        self.asked += 1
-        return await self.ask(state, salt=f"cold {self.asked}", **options)
-
-    async def in_worker(self, function: Callable[[Any], Any]) -> Any:
-        [result] = await self.backend.engine.collective_rpc(function)
-        return result
-
-
-def question(number: int) -> Field:
-    ids = tuple(f"o{index}" for index in range(2 + number % 3))
-    return Field(
-        id=f"q{number}",
-        type="choice",
-        instruction="What now?" if number == 0 else f"And what of {number}?",
-        option_ids=ids,
-        option_texts=tuple(f'{{"option_id":"{id}"}}' for id in ids),
-    )
-
-
-def words(count: int, seed: int) -> str:
-    """Make a text of so many tokens."""
-    pick = random.Random(seed)
-    return "".join(pick.choice(WORDS) for _ in range(count))
-
-
-def logits(reply: DecisionReply) -> list[float]:
-    return [logit for answer in reply.answers for logit in answer.logits or ()]
-
-
-def distance(one: DecisionReply, other: DecisionReply) -> float:
-    return max(abs(a - b) for a, b in zip(logits(one), logits(other), strict=True))
-
-
-async def start(bundle: Any, **settings: Any) -> Asker:
-    from engine.llm.backend import VllmBackend
-
-    return Asker(await VllmBackend.start(bundle, dtype="float32", **settings))
 
 
 @pytest.fixture(scope="module")
@@ -186,23 +108,71 @@ async def test_a_known_state_is_one_step_and_a_grown_one_two(roomy, end):
     assert (await roomy.ask(state, salt=salt, questions=(3,))).tokens_reused == kept
 
 
+async def off_behind(asker: Asker, state: str, *, salt: str) -> float:
+    """Give how far the first rows behind what is kept of a state are from those read anew."""
+    at = (await asker.ask(state, salt=salt)).tokens_reused
+    hit = await first_rows(asker, state, salt=salt, at=at)
+    cold = await first_rows(asker, state, salt=f"anew {salt} {len(state)}", at=at)
+    return max(
+        abs(a - b) for x, y in zip(hit, cold, strict=True) for a, b in zip(x, y, strict=True)
+    )
+
+
+def forks_of(state: str, start: int, end: int) -> dict[str, str]:
+    """Give states that begin as this one: grown, and cut just behind a border or before it."""
+    forks = {"grown": state + words(40, 1)}
+    for name, fork in (("behind", BLOCK + 7), ("before", BLOCK - 9)):
+        if fork < end:
+            same = "".join(f" {word}" for word in state.split()[: fork - start])
+            forks[name] = same + words(400, fork)
+    return forks
+
+
 @pytest.mark.parametrize("end", [BLOCK - UNIT - 1, BLOCK + 3 * UNIT + 5, 2 * BLOCK + 1])
 async def test_the_first_rows_behind_what_is_kept_are_right(roomy, end):
     """A wrong state of linear attention shows in these alone."""
     state = words(end - roomy.start, end)
     await roomy.ask(state, salt="rows")
-    for fork in (end, BLOCK + 7, BLOCK - 9):  # beyond, just behind a border, before it
-        if fork > end:
-            continue
-        other = state + words(40, 1) if fork == end else state[: fork * 3] + words(400, fork)
-        reply = await roomy.ask(other, salt="rows")
-        at = reply.tokens_reused
-        hit = await first_rows(roomy, other, salt="rows", at=at)
-        cold = await first_rows(roomy, other, salt=f"anew {end} {fork}", at=at)
-        furthest = max(
-            abs(a - b) for x, y in zip(hit, cold, strict=True) for a, b in zip(x, y, strict=True)
-        )
-        assert furthest < BAND, (end, fork, at)
+    for name, fork in forks_of(state, roomy.start, end).items():
+        assert await off_behind(roomy, fork, salt="rows") < BAND, (end, name)
+
+
+async def off_behind_a_border(asker: Asker, salt: str) -> float:
+    """Grow a state over a block's border from inside the block, then fork it behind the border."""
+    start = asker.start
+    inside = words(BLOCK + 4 * UNIT - start, 61)
+    over = inside + words(BLOCK, 62)
+    same = "".join(f" {word}" for word in over.split()[: 2 * BLOCK + 7 - start])
+    for state in (inside, over):
+        await asker.ask(state, salt=salt)
+    return await off_behind(asker, same + words(30, 63), salt=salt)
+
+
+async def test_a_step_over_a_border_keeps_no_state_that_is_not_the_borders(roomy):
+    assert await off_behind_a_border(roomy, "guarded") < BAND
+
+
+async def test_without_its_guard_it_would_and_the_first_rows_show_it(roomy):
+    """vLLM itself registers every block that a step filled."""
+
+    def drop(worker):
+        coordinator = scheduler_of(worker).kv_cache_manager.coordinator
+        worker.guarded = {
+            manager: manager.__dict__.pop("cache_blocks")
+            for manager in coordinator.single_type_managers
+            if type(manager).__name__ == "MambaManager"
+        }
+
+    def restore(worker):
+        for manager, guard in worker.__dict__.pop("guarded").items():
+            manager.cache_blocks = guard
+
+    await roomy.in_worker(drop)
+    try:
+        assert await off_behind_a_border(roomy, "unguarded") > 100 * BAND
+    finally:
+        await roomy.in_worker(restore)
+        await roomy.backend.engine.reset_prefix_cache()
 
 
 async def test_two_seats_and_the_next_version_share_the_public_part(roomy):
@@ -362,15 +332,6 @@ async def test_a_mixture_with_evictions_reads_no_feature_of_another(tight):
         with anyio.move_on_after(pick.random() * 0.2):
             await decide(state, number)
 
-    async def chat(name: str, text: str) -> None:
-        from vllm.inputs.engine import tokens_input
-        from vllm.sampling_params import SamplingParams
-
-        ids = list(tight.backend._encoder.ids(text))
-        params = SamplingParams(max_tokens=12, temperature=0.0, detokenize=False, ignore_eos=True)
-        async for _ in tight.backend.engine.generate(tokens_input(ids), params, name):
-            pass
-
     for turn in range(12):
         async with anyio.create_task_group() as group:
             for index in range(5):
@@ -379,7 +340,9 @@ async def test_a_mixture_with_evictions_reads_no_feature_of_another(tight):
                 doing = give_up if pick.random() < 0.15 else decide
                 group.start_soon(doing, trunk + fork, pick.randrange(4))
                 if index == 0:
-                    group.start_soon(chat, f"chat {turn}", trunks[0][: pick.randrange(30, 900)])
+                    group.start_soon(
+                        tight.chat, f"chat {turn}", trunks[0][: pick.randrange(30, 900)]
+                    )
         if turn == 7:
             await tight.backend.engine.reset_prefix_cache()
     counts = await tight.in_worker(read_ledger)
@@ -416,3 +379,160 @@ async def test_an_engine_with_foreign_keys_and_values_is_refused():
             refuse_foreign_cache(config(**{name: 1}))
     with pytest.raises(EngineFailed, match="decode_context"):
         refuse_foreign_cache(config(decode_context_parallel_size=2))
+
+
+class Case(msgspec.Struct):
+    """One combination of what may matter to a decision.
+
+    Attributes:
+        end: Tokens of the state, with what all records begin with.
+        public: Of these the part that others share.
+        growth: Tokens added to it.
+        step: Tokens of an engine step.
+        asked: The questions, by number.
+        form: "independent" or "joint".
+        beside: What runs in the same steps: chats, other states, forks of this one.
+        seed: Of the texts.
+    """
+
+    end: int
+    public: int
+    growth: int
+    step: int
+    asked: list[int]
+    form: str
+    beside: list[str]
+    seed: int
+
+
+def cases(longest: int) -> st.SearchStrategy[Case]:
+    borders = [border for border in (5 * UNIT, BLOCK, 2 * BLOCK) if border + UNIT < longest]
+    return st.builds(
+        Case,
+        end=st.one_of(
+            st.integers(60, longest),
+            st.builds(int.__add__, st.sampled_from(borders), st.integers(-UNIT - 1, UNIT + 1)),
+        ),
+        public=st.integers(0, longest),
+        growth=st.integers(0, 120),
+        step=st.sampled_from((64, 100, 256, 1024)),
+        asked=st.lists(st.integers(0, 5), min_size=1, max_size=2, unique=True),
+        form=st.sampled_from(("independent", "joint")),
+        beside=st.lists(st.sampled_from(("chat", "other", "fork", "same")), max_size=2),
+        seed=st.integers(0, 10**6),
+    )
+
+
+async def check_case(asker: Asker, case: Case, counts: Counter[str]) -> None:
+    """See that a decision is the same cold, kept, grown, preempted and in company."""
+    counts["cases"] += 1
+    name = f"case {asker.asked}"
+    state = words(case.end - asker.start, case.seed)
+    grown = state + words(case.growth, case.seed + 1)
+    public = len(state) * min(case.public, case.end) // case.end
+    options: Any = {"questions": case.asked, "form": case.form, "public": public}
+    alone = await asker.cold(state, **options)
+    grown_alone = await asker.cold(grown, **options)
+    await asker.in_worker(partial(set_step, tokens=case.step))
+    found: dict[str, tuple[DecisionReply, DecisionReply]] = {}
+
+    async def ask(kind: str, text: str, truth: DecisionReply, salt: str) -> None:
+        reply = await asker.ask(text, salt=salt, **options)
+        counts["reused"] += reply.tokens_reused > 0
+        found[kind] = reply, truth
+
+    async def accompany(index: int, kind: str) -> None:
+        salt = f"{name} kept"
+        if kind == "chat":
+            await asker.chat(f"{name} {index}", state[: 300 * (index + 1)], 6)
+        elif kind == "other":
+            await asker.ask(words(150 + index, case.seed + 7), questions=(4,), salt=salt)
+        else:
+            text = state if kind == "same" else state[: len(state) // 2] + words(50, index)
+            await asker.ask(text, questions=(5,), salt=salt)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "cold in company", state, alone, f"{name} kept")
+        for index, kind in enumerate(case.beside):
+            group.start_soon(accompany, index, kind)
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "kept", state, alone, f"{name} kept")
+        group.start_soon(ask, "grown", grown, grown_alone, f"{name} kept")
+        for index, kind in enumerate(case.beside):
+            group.start_soon(accompany, 10 + index, kind)
+    await asker.in_worker(partial(set_step, tokens=64))
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "preempted", grown, grown_alone, f"{name} preempted")
+        while "preempted" not in found:
+            await asker.backend.engine.reset_prefix_cache(reset_running_requests=True)
+            if await asker.in_worker(preemptions):
+                counts["preempted"] += 1
+                break
+    await asker.in_worker(partial(set_step, tokens=None))
+    for kind, (reply, truth) in found.items():
+        off = distance(reply, truth)
+        counts["furthest, in 1e-9"] = max(counts["furthest, in 1e-9"], round(off * 1e9))
+        assert off < BAND, (kind, off)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """What happened in the random cases; it must have been enough to mean something."""
+    counts: Counter[str] = Counter()
+    yield counts
+    print(dict(counts))
+    if counts["cases"]:
+        assert counts["preempted"] > counts["cases"] // 2
+        assert counts["reused"] > counts["cases"]
+
+
+def cases_of(number: int) -> Any:
+    return settings(
+        max_examples=number, deadline=None, database=None, suppress_health_check=[*HealthCheck]
+    )
+
+
+@pytest.mark.timeout(900)
+@cases_of(70)
+@given(case=cases(longest=440))
+async def test_a_decision_is_the_same_however_it_is_read(roomy, counts, case):
+    await check_case(roomy, case, counts)
+
+
+@pytest.mark.timeout(900)
+@cases_of(30)
+@given(case=cases(longest=440))
+async def test_so_it_is_with_tuned_weights_and_little_room(tight, counts, case):
+    await check_case(tight, case, counts)
+
+
+@pytest.mark.long
+@cases_of(1400)
+@given(case=cases(longest=900))
+async def test_a_decision_is_the_same_in_many_cases(roomy, counts, case):
+    await check_case(roomy, case, counts)
+
+
+@pytest.mark.long
+@cases_of(600)
+@given(case=cases(longest=900))
+async def test_so_it_is_in_many_cases_with_little_room(tight, counts, case):
+    await check_case(tight, case, counts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("border", [5 * UNIT, BLOCK, 2 * BLOCK])
+async def test_at_every_length_around_a_border(roomy, tight, counts, border):
+    for off in range(-UNIT - 1, UNIT + 2):
+        for form, asker in (("independent", roomy), ("joint", tight), ("independent", tight)):
+            case = Case(
+                end=border + off,
+                public=border + off,
+                growth=60,
+                step=256,
+                asked=[1, 2],
+                form=form,
+                beside=["chat", "same"],
+                seed=off,
+            )
+            await check_case(asker, case, counts)

@@ -165,3 +165,17 @@ def test_what_was_filled_before_is_copied_at_once(cache):
     cache.end_step()
     assert cache.go_on(first, 16)
     assert cache.plan(cache.request("other", 50, public=32)) == 32
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "several", "last", "expected"),
+    [
+        (496, 700, False, True, 700),  # in one step
+        (480, 700, False, True, 592),  # too long for that
+        (496, 700, True, True, 592),  # others wait for the state
+        (496, 700, False, False, 592),  # the record goes on
+    ],
+)
+def test_a_short_rest_is_read_in_one_step(start, end, several, last, expected):
+    stop = stops(600, 620).next_end(start, end, several=several, block=384, last=last, short=204)
+    assert stop == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +14,9 @@ from engine.errors import BadBundle, DoesNotFit
 from engine.plan import Sizes, draft_size, model_sizes, plan, sizes_of
 from engine.quantized import Tensors
 from engine.settings import GIB, PROFILES, WorkerSettings, profile_values
-from engine.tensors import Shapes, read_header
+from engine.tensors import read_header
 from tests.support.bundles import ORACLE, adapter_bundle
-
-HIDDEN, INNER, VOCABULARY = 5120, 17408, 248320
-CONFIG = {
-    "hidden_size": HIDDEN,
-    "intermediate_size": INNER,
-    "vocab_size": VOCABULARY,
-    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 48,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "linear_conv_kernel_dim": 4,
-    "max_position_embeddings": 262144,
-}
-FULL = {"q_proj": (12288, HIDDEN), "k_proj": (1024, HIDDEN), "v_proj": (1024, HIDDEN)}
-FULL |= {"o_proj": (HIDDEN, 6144)}
-LINEAR = {"in_proj_qkv": (10240, HIDDEN), "in_proj_z": (6144, HIDDEN), "in_proj_a": (48, HIDDEN)}
-LINEAR |= {"in_proj_b": (48, HIDDEN), "out_proj": (HIDDEN, 6144)}
-MLP = {"gate_proj": (INNER, HIDDEN), "up_proj": (INNER, HIDDEN), "down_proj": (HIDDEN, INNER)}
-
-
-def shapes_27b() -> Shapes:
-    shapes: Shapes = {
-        "lm_head.weight": (VOCABULARY, HIDDEN),
-        "model.language_model.embed_tokens.weight": (VOCABULARY, HIDDEN),
-        "model.visual.patch_embed.proj.weight": (1152, 1536),
-        "mtp.fc.weight": (HIDDEN, 2 * HIDDEN),
-    }
-    for layer, kind in enumerate(CONFIG["layer_types"]):
-        place = f"model.language_model.layers.{layer}"
-        block, own = ("linear_attn", LINEAR) if kind[0] == "l" else ("self_attn", FULL)
-        shapes |= {f"{place}.{block}.{name}.weight": shape for name, shape in own.items()}
-        shapes |= {f"{place}.mlp.{name}.weight": shape for name, shape in MLP.items()}
-    return shapes
-
+from tests.support.large import CONFIG, FULL, LINEAR, MLP, shapes_27b
 
 CARD = WorkerSettings(device="gpu")
 
@@ -60,7 +25,7 @@ def sizes_27b(settings: WorkerSettings = CARD, **options: Any) -> Sizes:
     shapes = shapes_27b()
     return model_sizes(
         CONFIG,
-        Tensors(shapes, {name: 2 * shape[0] * shape[1] for name, shape in shapes.items()}, set()),
+        Tensors(shapes, {name: 2 * math.prod(shape) for name, shape in shapes.items()}, set()),
         modules=set(FULL) | set(LINEAR) | set(MLP),
         rank=256,
         head=256_125_024,

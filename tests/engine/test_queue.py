@@ -16,8 +16,8 @@ from engine.contract import DecisionReply
 from engine.errors import BadRequest, QueueFull, QueueUnavailable, RequestTooLarge
 from engine.models import open_model
 from engine.queue import Delivery, Queue
-from engine.streams import ANSWERS, DECISIONS
-from tests.support.queues import AFFINITY, MODEL, PARTITION, raw, request, token_of, until
+from engine.streams import ANSWERS, DECISIONS, token_of
+from tests.support.queues import AFFINITY, MODEL, PARTITION, raw, request, until
 
 OTHER = open_model("mock:seed=2")
 

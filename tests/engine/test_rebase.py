@@ -90,6 +90,7 @@ def extract_from(base: Path, out: Path) -> Bundle:
 
 
 @pytest.mark.vllm
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "method",
     [

@@ -11,12 +11,14 @@ import pytest
 from engine import worker as worker_module
 from engine.broker import RunningBroker, broker
 from engine.client import Stray, connect_engine
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime, Primed
 from engine.errors import DecisionExpired, EngineFailed, RecordTooLong
 from engine.models import open_model
 from engine.queue import Queue
 from engine.streams import ANSWERS, DECISIONS
+from engine.worker import Worker
 from tests.support.queues import (
+    AFFINITY,
     MODEL,
     PARTITION,
     Gate,
@@ -308,3 +310,40 @@ async def test_a_worker_that_cannot_start_says_why_in_its_last_line(
         assert child.tail(1).startswith("error: ")
         assert words in child.tail(1)
         assert "Traceback" not in child.tail(50)
+
+
+async def test_a_state_is_read_ahead_and_nothing_is_kept_of_it(
+    running: RunningBroker, queue: Queue
+) -> None:
+    class Failing(Scripted):
+        async def prime(self, prime: Prime) -> Primed:
+            await super().prime(prime)
+            raise EngineFailed("no")
+
+    backend = Failing()
+    prime = Prime(affinity="match", state="a state\n" * 1000, public_end=9, salt="s")
+    async with (
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        working(running.url, backend),
+    ):
+
+        async def arrived() -> bool:  # it may be lost
+            await engine.prime(prime)
+            return prime in backend.primes
+
+        await until(arrived)
+        assert (await engine.decide(request())).answers
+    async with raw(running.url) as client:
+        assert (await client.jetstream().stream_info(DECISIONS)).state.last_seq == 1
+
+
+async def test_a_state_is_read_ahead_where_its_questions_will_come(queue: Queue) -> None:
+    backend = Scripted()
+    worker = Worker(queue, MODEL, backend)
+    prime = Prime(affinity=AFFINITY, state="a state")
+    worker._claims.held = set(range(8)) - {PARTITION}
+    await worker._prime(prime)
+    assert backend.primes == []
+    worker._claims.held = {PARTITION}
+    await worker._prime(prime)
+    assert backend.primes == [prime]

@@ -258,6 +258,11 @@ class DiffersPerMatch(Odd):
         return self.state.encode() + str(self.number).encode()
 
 
+class TellsTooLittle(Odd):
+    def encode(self) -> bytes:
+        return str(self.state.actor).encode()
+
+
 class LosesSum(Odd):
     def returns(self) -> tuple[float, ...]:
         return (1.0, 0.5)
@@ -346,6 +351,7 @@ class RebasesToTheTruth(Odd):
         (OddGame(TICTACTOE, CountsRefusals), "illegal"),
         (OddGame(TICTACTOE, CountsViews), "repeatable"),
         (OddGame(TICTACTOE, DiffersPerMatch), "replay"),
+        (OddGame(TICTACTOE, TellsTooLittle), "encode"),
         (OddGame(TICTACTOE, LosesSum), "returns"),
         (OddGame(TICTACTOE, PaysNothingDefined), "returns"),
         (OddGame(TICTACTOE, PaysOneSeat), "returns"),

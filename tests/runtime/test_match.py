@@ -15,7 +15,7 @@ from engine.errors import (
     EngineFailed,
     NoWorker,
 )
-from games import load_game
+from games import Option, View, load_game
 from games.errors import ConformanceError
 from runtime import outbox
 from runtime.agents import Act, Turn
@@ -46,6 +46,7 @@ from tests.support.matches import (
     timeless,
     turns,
 )
+from tests.support.oddities import Odd, OddGame
 from tests.support.toys import Diary, DiaryState, Grid
 
 TICTACTOE = load_game("tictactoe")
@@ -144,6 +145,37 @@ async def test_no_legal_action_is_the_games_fault() -> None:
     game._state = Stuck(3, 10)
     with pytest.raises(ConformanceError, match="diary, seed 1, turn 0"):
         await play_one(game, ["random"])
+
+
+class Forgetful(Odd):
+    def view(self, seat: int) -> View:
+        return View("\n".join(self.state.view(seat).public.splitlines()[-9:]))
+
+
+class Edited(Odd):
+    def view(self, seat: int) -> View:
+        public = self.state.view(seat).public
+        return View(f"{public.count(': ')} moves\n{public}")
+
+
+class Doubled(Odd):
+    def options(self) -> tuple[Option, ...]:
+        return (*self.state.options(), *self.state.options()[:1])
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (Forgetful, "turn 2: seat 0 acted, and the public text lost or changed"),
+        (Edited, "turn 0: seat 0 acted, and the public text lost or changed"),
+        (Doubled, "turn 0: seat 0 is offered a label twice"),
+    ],
+)
+async def test_a_game_that_breaks_a_law_while_it_is_played_is_refused(
+    odd: type[Odd], message: str
+) -> None:
+    with pytest.raises(ConformanceError, match=f"tictactoe, seed 1, {message}.*ostinato check"):
+        await play_one(OddGame(TICTACTOE, odd), ["random", "random"])
 
 
 async def test_seed_decides_and_nothing_else() -> None:

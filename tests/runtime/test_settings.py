@@ -54,7 +54,7 @@ def test_file_can_be_named(folder: Path) -> None:
 
 
 def test_variables_between_processes_are_no_settings() -> None:
-    environment = {"OSTINATO_DEBUG": "1", "OSTINATO_NATS": "nats://x", "OSTINATO_PARENT_PIPE": "3"}
+    environment = {"OSTINATO_DEBUG": "1", "OSTINATO_PARENT_PIPE": "3"}
     assert load_settings(environment=environment) == Settings()
 
 
@@ -88,3 +88,12 @@ def test_bad_variable_is_refused_by_name() -> None:
         load_settings(environment={"OSTINATO_WINDOW": "wide"})
     with pytest.raises(BadSettings, match="flags: "):
         load_settings(environment={}, fallback="panic")
+
+
+def test_the_nats_server_is_a_setting_with_its_certificates(tmp_path: Path) -> None:
+    assert load_settings(environment={}).server is None
+    server = load_settings(
+        environment={"OSTINATO_NATS": "tls://h:4222", "OSTINATO_NATS_CA": "ca.pem"}, nats=None
+    ).server
+    assert server is not None
+    assert (server.url, server.ca, server.key) == ("tls://h:4222", Path("ca.pem"), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import sys
@@ -10,18 +9,20 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import nats
 from nats.aio.client import Client
 
 from engine import process
-from engine.contract import Ask, DecisionReply, DecisionRequest, Field
+from engine.contract import Ask, DecisionReply, DecisionRequest, Field, Prime, Primed
 from engine.errors import EngineFailed
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.queue import Queue
-from engine.streams import DECISIONS, PARTITIONS, consumer
+from engine.server import Server
+from engine.streams import DECISIONS, PARTITIONS, consumer, partition_of
 from engine.worker import NATS_VARIABLE, Worker
 
 MODEL = open_model("mock:seed=1,window=10000000")
@@ -87,6 +88,11 @@ class Scripted:
         self.dead = False
         self.closed = False
         self.asked: list[DecisionRequest] = []
+        self.primes: list[Prime] = []
+
+    async def prime(self, prime: Prime) -> Primed:
+        self.primes.append(prime)
+        return await self._mock.prime(prime)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         self.asked.append(request)
@@ -117,7 +123,7 @@ class Gate(Scripted):
 
 @asynccontextmanager
 async def working(
-    url: str, backend: Scripted, *, model: Model = MODEL, ack_wait_s: float = 10.0
+    url: Server | str, backend: Scripted, *, model: Model = MODEL, ack_wait_s: float = 10.0
 ) -> AsyncIterator[Worker]:
     """Run a worker in this process, ready, for the length of the block."""
     queue = await Queue.connect(url)
@@ -142,26 +148,13 @@ def worker_process(url: str, folder: Path, *, spec: str = MODEL.spec) -> process
 
 
 @asynccontextmanager
-async def raw(url: str) -> AsyncIterator[Client]:
+async def raw(url: str, **options: Any) -> AsyncIterator[Client]:
     """Connect to the server past the queue."""
-    client = await nats.connect(url)
+    client = await nats.connect(url, **options)
     try:
         yield client
     finally:
         await client.close()
-
-
-def token_of(affinity: str) -> str:
-    """Give an affinity key as it stands in a subject."""
-    return hashlib.blake2b(affinity.encode(), digest_size=8).hexdigest()
-
-
-def partition_of(affinity: str) -> int:
-    """Give the partition of an affinity key: FNV-1a of its subject token, as the server has it."""
-    value = 0x811C9DC5
-    for byte in token_of(affinity).encode():
-        value = (value ^ byte) * 0x01000193 % 2**32
-    return value % PARTITIONS
 
 
 PARTITION = partition_of(AFFINITY)

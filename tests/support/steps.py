@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ class Steps:
         from engine.tokens import RecordField
 
         end = len(state)
-        question = [2000 + hash(name) % 1000 + place for place in range(40)]
+        question = [2000 + zlib.crc32(name.encode()) % 1000 + place for place in range(40)]
         fields = (RecordField(1, (end + 9, end + 12), ((end + 20, end + 22),)),)
         plan = ReadPlan(
             fields=fields,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.queue import ChatInfo
+from engine.fleet import ChatInfo
 from runtime.http.chat import ChatProxy, choose
 from runtime.http.problems import Problem
 

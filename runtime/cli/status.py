@@ -1,0 +1,106 @@
+"""`ostinato status`: the queue and its workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from engine.broker import running_brokers
+from engine.queue import Queue
+from engine.server import Server
+from runtime.cli.common import ConfigFlag, JsonFlag, NatsFlag, settings_of
+from runtime.cli.show import out, print_json
+from runtime.errors import BadInput
+from runtime.settings import Settings
+from runtime.status import Status, status_of
+
+
+def status(
+    nats: NatsFlag = None,
+    config: ConfigFlag = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again every second, until Ctrl-C.")
+    ] = False,
+    json: JsonFlag = False,
+) -> int:
+    """Show the queue: what waits, since when, who works on it, and how much of it is reused.
+
+    Without --nats and OSTINATO_NATS it looks at the brokers that run in the data folder.
+    """
+    settings = settings_of(config, nats=nats)
+    servers = _servers(settings)
+    if not servers:
+        raise BadInput(
+            f"no broker runs in {settings.home / 'run'}; start a run or `ostinato serve`, or name a"
+            " server with --nats"
+        )
+    anyio.run(lambda: _show(servers, watch=watch, json=json))
+    return 0
+
+
+def _servers(settings: Settings) -> dict[str, Server]:
+    if settings.server is not None:
+        return {settings.server.url.rpartition("@")[2]: settings.server}
+    brokers = running_brokers(Path(settings.home) / "run")
+    return {f"127.0.0.1:{each.port}": Server(url=each.url) for each in brokers}
+
+
+async def _show(servers: dict[str, Server], *, watch: bool, json: bool) -> None:
+    queues = {name: await Queue.connect(server) for name, server in servers.items()}
+    try:
+        if not watch:
+            found = {name: await status_of(queue) for name, queue in queues.items()}
+            if json:
+                print_json(found)
+            else:
+                out.print(_tables(found))
+            return
+        with Live(console=out, auto_refresh=False) as live:
+            while True:
+                found = {name: await status_of(queue) for name, queue in queues.items()}
+                if json:
+                    print_json(found)
+                else:
+                    live.update(_tables(found), refresh=True)
+                await anyio.sleep(1)
+    finally:
+        for queue in queues.values():
+            await queue.close()
+
+
+def _tables(found: dict[str, Status]) -> Group:
+    return Group(*(table for name, status in found.items() for table in _of(name, status)))
+
+
+def _of(name: str, status: Status) -> list[Table]:
+    queue = status.queue
+    oldest = "-" if queue.oldest_s is None else f"{queue.oldest_s:.1f} s"
+    head = f"{name}: {queue.waiting:,} of {queue.limit:,} waiting, oldest {oldest}"
+    workers = Table(title=head, title_justify="left")
+    for column in ("worker", "bundle", "partitions", "in flight", "answered", "failed", "again"):
+        workers.add_column(column, justify="left" if column in ("worker", "bundle") else "right")
+    workers.add_column("reused", justify="right")
+    for each in status.workers:
+        tokens = each.tokens_read + each.tokens_reused
+        workers.add_row(
+            f"{each.worker} ({each.pid})",
+            each.bundle,
+            str(len(each.partitions)),
+            str(each.in_flight),
+            f"{each.answered:,}",
+            f"{each.failed:,}",
+            f"{each.redelivered:,}",
+            f"{each.tokens_reused / tokens:.0%}" if tokens else "-",
+        )
+    partitions = Table("bundle", "partition", "waiting", "in work", "delivered again")
+    for each in queue.partitions:
+        if each.waiting or each.in_work or each.redelivered:
+            numbers = (each.partition, each.waiting, each.in_work, each.redelivered)
+            partitions.add_row(each.bundle, *map(str, numbers))
+    return [workers, partitions] if partitions.row_count else [workers]

@@ -1,0 +1,139 @@
+"""A game held to every law, in processes of its own, and how fast it is.
+
+Two processes whose sets and dictionaries are hashed by different seeds check the same matches and
+have to see the same. A game that ends its process takes nothing else along.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from games.base import Game
+from games.errors import ConformanceError, GamesError
+from games.registry import load_game
+from games.testing import Report
+from runtime.draws import uniform
+
+HASH_SEEDS = ("1", "2")
+PACE_S = 0.5  # for how long turns are counted
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A game that keeps every law.
+
+    Attributes:
+        turns_per_s: Random play, options and legality of each turn included.
+        views_per_s: Views written, one for each seat and turn.
+    """
+
+    report: Report
+    turns_per_s: float
+    views_per_s: float
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+
+
+class _Said(msgspec.Struct, frozen=True):
+    error: _Fault
+
+
+def check_in_processes(
+    game: str, *, seeds: int, seats: int | None, limit: int, most_turns: int
+) -> Checked:
+    """Check a game twice, then count its turns.
+
+    Args:
+        game: Its id.
+        seeds: Number of random matches.
+        seats: Seats of every match; None for the most and the fewest.
+        limit: All play is gone through when it has at most so many positions.
+        most_turns: Where a random match is cut.
+
+    Raises:
+        ConformanceError: A law is broken; names the law, the seed, the turn and the difference.
+        GamesError: The game cannot be loaded.
+    """
+    arguments = [game, "--json", f"--seeds={seeds}", f"--limit={limit}"]
+    arguments += [f"--most-turns={most_turns}", *([f"--seats={seats}"] if seats else [])]
+    rules = load_game(game)
+    first, second = _reports(game, arguments)
+    if first.digest != second.digest:
+        raise ConformanceError(
+            f"{game} breaks the law 'hash seed', seeds 0 to {seeds - 1}, some turn: what it shows"
+            f" under PYTHONHASHSEED={HASH_SEEDS[0]} and {HASH_SEEDS[1]} differs; something goes"
+            " through a set, or a hash, in its own order"
+        )
+    turns, views = pace(rules, seats=seats or rules.facts.min_seats)
+    return Checked(report=first, turns_per_s=turns, views_per_s=views)
+
+
+def pace(game: Game, *, seats: int) -> tuple[float, float]:
+    """Give turns and views a second of random play."""
+    turns = views = 0
+    spent, viewing = 0.0, 0.0
+    seed = 0
+    while spent + viewing < PACE_S:
+        state, seed = game.start(seats=seats, seed=seed), seed + 1
+        while state.actor is not None and spent + viewing < PACE_S:
+            started = time.perf_counter()
+            labels = state.options() or state.outcomes()
+            state = state.apply(labels[uniform(turns * 0.618 % 1, len(labels))].id)
+            moved = time.perf_counter()
+            for seat in range(seats):
+                state.view(seat)
+            spent, viewing = spent + moved - started, viewing + time.perf_counter() - moved
+            turns, views = turns + 1, views + seats
+    return turns / spent, views / viewing
+
+
+def _reports(game: str, arguments: Sequence[str]) -> list[Report]:
+    """Run the checks side by side and give their reports, in the order of the hash seeds."""
+    command = [sys.executable, "-m", "games.testing", *arguments]
+    children = [
+        subprocess.Popen(
+            command,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in HASH_SEEDS
+    ]
+    try:
+        return [_report(game, child) for child in children]
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
+def _report(game: str, child: subprocess.Popen[str]) -> Report:
+    said, complaint = child.communicate()
+    if child.returncode == 0:
+        return msgspec.json.decode(said, type=Report)
+    if child.returncode == 1 and said:
+        fault = msgspec.json.decode(said, type=_Said).error
+        raise _kinds().get(fault.code, GamesError)(fault.message)
+    how = f"code {child.returncode}"
+    if child.returncode < 0:
+        how = signal.Signals(-child.returncode).name
+    last = (complaint.strip().splitlines() or ["it said nothing"])[-1]
+    raise ConformanceError(
+        f"{game} breaks the law 'play', some seed and turn: its process ended with {how} ({last});"
+        " run python -X faulthandler -m games.testing to see where"
+    )
+
+
+def _kinds() -> dict[str, type[GamesError]]:
+    """Errors that a message alone makes, by their code."""
+    return {kind.code: kind for kind in GamesError.__subclasses__() if "__init__" not in vars(kind)}

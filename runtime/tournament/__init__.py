@@ -1,0 +1,1 @@
+"""Many matches between several agents, and what they say about the agents."""

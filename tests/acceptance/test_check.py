@@ -1,0 +1,114 @@
+"""`ostinato check`, and games that come as packages of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Command
+
+TEMPLATE = Path(__file__).parents[2] / "docs" / "your-game"
+
+BROKEN = """
+import os
+from games import View, load_game
+from tests.support.oddities import Odd, OddGame
+
+class Shrinks(Odd):
+    def view(self, seat):
+        view = self.state.view(seat)
+        return View("\\n".join(view.public.splitlines()[-8:]), view.private)
+
+class Leaks(Odd):
+    def view(self, seat):
+        view = self.state.view(seat)
+        return View(view.public, f"{view.private}All cards: {self.state.cards}")
+
+class Unordered(Odd):
+    def options(self):
+        return tuple(set(self.state.options()))
+
+class Ends(Odd):
+    def apply(self, action):
+        os.abort()
+
+def load(kind):
+    base = "kuhn_poker" if kind == "Leaks" else "tictactoe"
+    return OddGame(load_game(base), globals()[kind])
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> str:
+    """A search path with two packages on it as pip leaves them: the template, and a broken game."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    shutil.copy(TEMPLATE / "stones.py", folder)
+    (folder / "broken.py").write_text(BROKEN)
+    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
+    points = project["entry-points"] | {"ostinato.games ": {"broken": "broken:load"}}
+    about = folder / f"{project['name']}-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: stones\nVersion: 0.1.0\n")
+    lines = [f"{name} = {value}" for group in points.values() for name, value in group.items()]
+    (about / "entry_points.txt").write_text("\n".join(["[ostinato.games]", *lines, ""]))
+    root = str(Path(__file__).parents[2])
+    return os.pathsep.join([str(folder), root, *sys.path[1:2]])
+
+
+def test_a_game_that_keeps_every_law(ostinato: Command):
+    done = ostinato("check", "kuhn_poker", "--json")
+    assert done.code == 0
+    assert done.document["report"]["positions"] == 58
+    assert done.document["turns_per_s"] > 0
+    table = ostinato("check", "kuhn_poker", "--seeds", "2", "--seats", "2")
+    assert "keeps every law" in table.stdout
+    assert "turns a second" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "law", "difference"),
+    [
+        ("Shrinks", "'growth', seed 0, turn 2 after ", "the public text was 'TIC-TAC-TOE"),
+        ("Leaks", "'leak', seed 0, turn ", "can tell"),
+        ("Unordered", "'hash seed', seeds 0 to 2, some turn", "PYTHONHASHSEED=1 and 2 differs"),
+        ("Ends", "'play', some seed and turn", "its process ended with SIGABRT"),
+    ],
+)
+def test_a_broken_law_is_named_with_seed_turn_and_difference(
+    ostinato: Command, packages: str, kind: str, law: str, difference: str
+):
+    done = ostinato("check", f"broken(kind={kind})", "--seeds", "3", PYTHONPATH=packages)
+    message = done.refused("games/conformance")
+    assert f"breaks the law {law}" in message
+    assert difference in message
+
+
+def test_the_template_is_a_game_as_soon_as_it_is_installed(ostinato: Command, packages: str):
+    assert ostinato("check", "stones(heap=7)", PYTHONPATH=packages).code == 0
+    played = ostinato(
+        *("play", "stones", "--seat", "random", "--seat", "random", "--matches", "3"),
+        *("--log", "stones.db", "--seed", "1"),
+        PYTHONPATH=packages,
+    )
+    assert played.code == 0, played
+    replayed = ostinato("replay", "stones.db", "--json", PYTHONPATH=packages)
+    assert replayed.document["identical"] is True
+
+
+def test_the_how_to_shows_the_template_and_it_is_short():
+    code = (TEMPLATE / "stones.py").read_text()
+    text = (TEMPLATE.parent / "your-game.md").read_text()
+    assert f"```python\n{code}```" in text
+    lines = len([line for line in code.splitlines() if line.strip()])
+    assert lines <= 60
+    assert f"takes {lines} lines" in text
+
+
+def test_a_game_that_is_not_there_is_refused(ostinato: Command):
+    assert "no game 'nothing'" in ostinato("check", "nothing").refused("games/unknown_game")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from engine.broker import broker
+from engine.client import connect_engine
+from engine.queue import Queue
+from engine.streams import PARTITIONS
+from runtime.cli.main import run
+from runtime.errors import BadInput
+from runtime.metrics import figures_of_run, figures_of_worker, metrics
+from runtime.status import status_of
+from runtime.tally import Decisions
+from store.writer import WriterStats
+from tests.support.queues import MODEL, Gate, request, until, working
+
+
+async def test_status_tells_what_waits_and_who_works(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        broker(tmp_path) as running,
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        working(running.url, gate) as worker,
+    ):
+        queue = await Queue.connect(running.url)
+        await until(lambda: len(worker.describe().partitions) == PARTITIONS)
+        await queue.publish_request(MODEL.hash, request())
+        await until(lambda: gate.asked)
+        status = await status_of(queue)
+        assert (status.queue.waiting, len(status.queue.partitions)) == (1, PARTITIONS)
+        assert sum(each.in_work for each in status.queue.partitions) == 1
+        assert status.queue.oldest_s is not None
+        [info] = status.workers
+        assert (info.bundle, info.in_flight) == (MODEL.hash, 1)
+        gate.opened.set()
+        await engine.decide(request("d2"))
+        await until(lambda: worker.describe().answered == 2)
+        empty = (await status_of(queue)).queue
+        assert (empty.waiting, empty.oldest_s) == (0, None)
+        await queue.close()
+    assert worker.describe().tokens_read > 0
+
+
+def test_status_finds_the_broker_of_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OSTINATO_HOME", str(tmp_path))
+    assert run(["status"]) == 1
+    assert "no broker runs in" in capsys.readouterr().err
+
+
+async def test_the_command_shows_a_table_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OSTINATO_HOME", str(tmp_path))
+    async with broker(tmp_path / "run" / "1") as running, working(running.url, Gate()):
+        name = f"127.0.0.1:{running.info.port}"
+        assert await anyio.to_thread.run_sync(run, ["status", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found[name]["queue"]["waiting"] == 0
+        assert found[name]["workers"][0]["bundle"] == MODEL.hash
+        assert await anyio.to_thread.run_sync(run, ["status"]) == 0
+        assert f"{name}: 0 of 20,000 waiting" in capsys.readouterr().out
+
+
+async def test_figures_are_there_for_prometheus(tmp_path: Path) -> None:
+    async with broker(tmp_path) as running, working(running.url, Gate()) as worker:
+        read = figures_of_worker(worker.describe())
+    both = {**read, **figures_of_run(Decisions(asked=3), WriterStats(events=7))}
+    with metrics(19_309, lambda: both):
+        with urllib.request.urlopen("http://127.0.0.1:19309/metrics") as answer:  # noqa: ASYNC210
+            text = answer.read().decode()
+        with pytest.raises(BadInput, match="metrics_port 19309"), metrics(19_309, lambda: both):
+            raise AssertionError
+    assert "# TYPE ostinato_decisions_asked_total counter" in text
+    assert "ostinato_decisions_asked_total 3.0" in text
+    assert "ostinato_log_events_total 7.0" in text
+    assert "# TYPE ostinato_worker_in_flight gauge" in text
+    with metrics(None, lambda: both):
+        pass
