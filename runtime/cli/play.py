@@ -131,7 +131,7 @@ def play(
                     for match in report.matches
                 ],
                 "decisions": report.decisions,
-                "chats": report.chats,
+                **({"chats": report.chats} if report.chats.answers else {}),
                 "log": str(log),
             }
         )
