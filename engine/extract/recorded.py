@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from engine.bundle import Bundle, with_answer
-from engine.errors import EngineMissing
+from engine.errors import BadWeights, EngineMissing
 from engine.extract.reference import footprint, hidden_states
 from engine.extract.weights import open_weights
 from engine.head import JointHead
@@ -17,7 +17,7 @@ def record_answer(bundle: Bundle) -> Bundle:
     """Give the bundle with its answer to the fixed question in `bundle.json`.
 
     It is left as it is where the answer cannot be had: the model in float32 does not fit into the
-    memory that is free, its base is quantized, or transformers is not installed.
+    memory that is free, its base is quantized or no whole model, or transformers is not installed.
     """
     weights = open_weights(bundle.base)
     try:
@@ -32,7 +32,7 @@ def record_answer(bundle: Bundle) -> Bundle:
         [states] = hidden_states(
             weights, [record.input_ids], adapter=bundle.adapter, dtype=torch.float32, device="cpu"
         )
-    except EngineMissing:
+    except (EngineMissing, BadWeights):
         return bundle
     head = JointHead.from_file(bundle.head, bundle.head_config)
     [logits] = head.score(states, record.input_ids, weights.read("lm_head.weight"), record.fields)

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from engine.adapter import PEFT_PREFIX, TENSORS
-from engine.errors import EngineMissing
+from engine.errors import BadWeights, EngineMissing
 from engine.extract.weights import Weights
 
 _PREFIX = "model.language_model."
@@ -38,6 +38,7 @@ def hidden_states(
 
     Raises:
         EngineMissing: transformers, which vLLM brings along, is not installed.
+        BadWeights: The tensors are not those of the model in `config.json`.
     """
     model = _model(weights, adapter, dtype, device)
     states = [
@@ -103,7 +104,13 @@ def _model(
                 a, b = (factor.to(device, dtype) for factor in factors[name])
                 tensor.addmm_(b, a)
             tensors[name.removeprefix(_PREFIX)] = tensor
-    model.load_state_dict(tensors, assign=True)
+    try:
+        model.load_state_dict(tensors, assign=True)
+    except RuntimeError as error:  # one line for each tensor, in several lines
+        first = str(error).splitlines()[1].strip()[:200]
+        raise BadWeights(
+            f"{weights.folder}: not the model that its config.json describes: {first}"
+        ) from error
     # its frequencies are no weights, so loading leaves them without values
     model.rotary_emb = type(model.rotary_emb)(config).to(device)
     return model.eval()

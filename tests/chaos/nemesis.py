@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from runtime.replay import replay_file
 from store.events import AnswerDiscarded, DecisionAnswered, DecisionFailed, DecisionRequested
 from store.sqlite import open_log
 from tests.support.proxy import Proxy, proxy
-from tests.support.queues import alive, raw, redeliver_after
+from tests.support.queues import alive, raw, redeliver_after, send
 
 MODEL = "mock:seed=1,delay_ms=100"
 GAME = "tictactoe"
@@ -139,12 +138,13 @@ async def break_things(stage: Stage, source: random.Random, *, stops_s: float) -
         if not alive(pid):
             continue
         if how == "kill":
-            os.kill(pid, signal.SIGKILL)
+            if not send(pid, signal.SIGKILL):
+                continue
         else:
-            os.kill(pid, signal.SIGSTOP)
+            if not send(pid, signal.SIGSTOP):
+                continue
             await anyio.sleep(source.uniform(0.1, stops_s))
-            if alive(pid):
-                os.kill(pid, signal.SIGCONT)
+            send(pid, signal.SIGCONT)
         done[f"{how} {victim}"] += 1
     return done
 
@@ -163,8 +163,7 @@ async def stage(actors: Actors, folder: Path, *, matches: int = MATCHES) -> Asyn
             finally:
                 group.cancel_scope.cancel()
                 for pid in {*on._workers, on._runtime}:
-                    if alive(pid):
-                        os.kill(pid, signal.SIGKILL)
+                    send(pid, signal.SIGKILL)
 
 
 async def check(stage: Stage) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from store.sqlite import open_log
 from tests.chaos.nemesis import GAME, MODEL, Actors, Stage, stage
 from tests.support.engines import DirectEngine
 from tests.support.matches import seat
-from tests.support.queues import alive
+from tests.support.queues import alive, send
 
 MATCHES = 64
 
@@ -68,8 +67,8 @@ async def kill_again_and_again(on: Stage, source: random.Random, kills: int) -> 
     done = 0
     while done < kills:
         await anyio.sleep(source.uniform(0.05, 0.5))
-        if alive(on.pid("runtime", source)):
-            os.kill(on.pid("runtime", source), signal.SIGKILL)
+        pid = on.pid("runtime", source)
+        if alive(pid) and send(pid, signal.SIGKILL):
             done += 1
 
 

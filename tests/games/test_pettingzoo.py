@@ -103,7 +103,7 @@ def test_an_illegal_action_changes_nothing():
         ("classic/rps-v2(x=1)", BadGameParameters, "unexpected keyword argument 'x'"),
         ("classic/rps-v2(5)", BadGameParameters, "'5' is not key=value"),
         ("classic/rps-v2(num_actions=5", BadGameParameters, "write NAME or NAME\\("),
-        ("classic/chess-v6", UnsupportedGame, "make a PettingZooGame with `render`"),
+        ("classic/go-v5", UnsupportedGame, "make a PettingZooGame with `render`"),
         ("classic/leduc_holdem-v4", UnsupportedGame, r"pip install 'pettingzoo\[classic\]'"),
     ],
 )

@@ -68,7 +68,7 @@ def test_script_has_to_be_readable_text(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         ("desicion", "did you mean 'decision'"),
-        ("", "there are decision, random, scripted"),
+        ("", "there are chat, decision, random, scripted"),
         ("random:1", "takes no parameters"),
         ("scripted", "scripted:FILE"),
         ("decision:hot", "'hot' is not NAME=VALUE"),

@@ -33,8 +33,8 @@ class Proxy:
             both.add(to_target[1])
             self._open |= both
             await asyncio.gather(_copy(reader, to_target[1]), _copy(to_target[0], writer))
-        except OSError:
-            pass  # the target is away
+        except (OSError, asyncio.CancelledError):
+            pass  # the target is away, or the proxy ends; asyncio would log a cancelled one
         finally:
             for each in both:
                 each.transport.abort()
