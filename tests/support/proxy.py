@@ -42,6 +42,10 @@ class Proxy:
             self._tasks.discard(task)
 
     async def _end(self) -> None:
+        for _ in range(
+            5
+        ):  # what was accepted just now gets its task, which then ends with the rest
+            await asyncio.sleep(0)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
