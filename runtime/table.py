@@ -60,8 +60,8 @@ def check_seats(facts: GameFacts, seats: Sequence[Seat]) -> None:
     """Refuse agents that cannot play a game.
 
     Raises:
-        CannotPlay: There are too many or too few, or one that asks about more options than a
-            question can have.
+        CannotPlay: There are too many or too few, or one that cannot play it, such as one that
+            asks about more options than a question can have.
     """
     fewest, most = facts.min_seats, facts.max_seats
     if not fewest <= len(seats) <= most:
@@ -69,6 +69,8 @@ def check_seats(facts: GameFacts, seats: Sequence[Seat]) -> None:
         raise CannotPlay(
             f"{facts.id} has {wanted} seats, not {len(seats)}; name one agent for each"
         )
+    for seat in seats:
+        seat.agent.check(facts)
     asking = next((seat.name for seat in seats if seat.agent.asks), None)
     if asking is not None and facts.max_options > MAX_OPTIONS and not facts.factors:
         raise CannotPlay(
