@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar, Protocol
 
 import msgspec
 
-from games.base import GameFacts, Resamples, State, View
+from games.base import CHANCE, Game, GameFacts, Resamples, State, View
 from games.questions import Answer, Option, Question
 from runtime.draws import draw
 from runtime.errors import CannotPlay
@@ -94,19 +94,12 @@ class Turn:
         Raises:
             CannotPlay: The game hides something and cannot draw such a state.
         """
-        state = self._fold.state
-        if not self.facts.hidden:
-            return state
-        if isinstance(state, Resamples):
-            seed, turn = self._fold.started.seed, self._fold.turn
-            sample = state.resample(
-                self.seat, lambda which: draw(seed, "world", self.seat, turn, number, which)
-            )
-            if sample is not None:
-                return sample
-        raise CannotPlay(
-            f"{self.facts.id} hides things from its seats and cannot draw a state that a seat may"
-            " look into; let an agent play that needs none"
+        seed, turn = self._fold.started.seed, self._fold.turn
+        return _world(
+            self.facts,
+            self._fold.state,
+            self.seat,
+            lambda which: draw(seed, "world", self.seat, turn, number, which),
         )
 
     async def ask(
@@ -153,7 +146,7 @@ class Agent(ABC):
     interactive: ClassVar[bool] = False
     deadline_s: float | None = None
 
-    def check(self, facts: GameFacts) -> None:  # noqa: B027 - most agents play every game
+    def check(self, game: Game) -> None:  # noqa: B027 - most agents play every game
         """Raise CannotPlay for a game that it cannot play, before a match starts."""
 
     @abstractmethod
@@ -164,3 +157,24 @@ class Agent(ABC):
         Whatever it raises, or a turn that takes longer than its deadline, is recorded too, and the
         match's fallback follows.
         """
+
+
+def require_worlds(game: Game) -> None:
+    """Raise CannotPlay for a game that gives no `Turn.world`; it is tried at a first turn."""
+    state = game.start(seats=game.facts.min_seats, seed=0)
+    while state.actor == CHANCE:
+        state = state.apply(state.outcomes()[0].id)
+    if state.actor is not None:
+        _world(game.facts, state, state.actor, lambda which: 0.0)
+
+
+def _world(facts: GameFacts, state: State, seat: int, draw: Callable[[int], float]) -> State:
+    if not facts.hidden:
+        return state
+    sample = state.resample(seat, draw) if isinstance(state, Resamples) else None
+    if sample is None:
+        raise CannotPlay(
+            f"{facts.id} hides things from its seats and cannot draw a state that a seat may look"
+            " into; let an agent play that does not search"
+        )
+    return sample
