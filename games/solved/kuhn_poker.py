@@ -100,7 +100,7 @@ def _respond(card: int, others: dict[int, float], bets: str, seat: int, policy: 
 
 
 def exploitability(policy: Policy) -> float:
-    """Give what best responses gain on it, in chips a hand, as the mean of both seats; 0 is best."""
+    """Give what best responses gain on a policy in chips a hand, the mean of both seats."""
     return (best_response(policy, 0) + best_response(policy, 1)) / 2
 
 
