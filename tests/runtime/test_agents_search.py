@@ -152,14 +152,14 @@ async def test_search_that_takes_too_long_falls_back() -> None:
 def test_minimax_refuses_what_it_cannot_search() -> None:
     for game in (KUHN, load_game("expedition"), load_game("openspiel:kuhn_poker")):
         agents = [seat("minimax")] * game.facts.min_seats
-        with pytest.raises(CannotPlay, match="no chance and nothing hidden.*take mcts"):
+        with pytest.raises(CannotPlay, match=r"no chance and nothing hidden.*take mcts"):
             check_seats(game, agents)
 
 
 def test_search_of_a_game_that_cannot_draw_its_hidden_things_is_refused() -> None:
     for name in ("holdem", "openspiel:liars_dice"):
         game = load_game(name)
-        with pytest.raises(CannotPlay, match="hides things from its seats.*does not search"):
+        with pytest.raises(CannotPlay, match=r"hides things from its seats.*does not search"):
             check_seats(game, [seat("mcts"), seat("random")])
 
 
