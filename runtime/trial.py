@@ -11,7 +11,7 @@ import argparse
 import faulthandler
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -43,6 +43,9 @@ GAMES: Final = ("tictactoe", "kuhn_poker", *TRIALS)
 
 AT: Final = "at "
 """Starts the lines on standard error that say which turn is next."""
+
+OnTurn = Callable[[str], None]
+"""Called with the place of each turn before the agent takes it."""
 
 _MATCH: Final = "trial"
 _MODEL: Final = "mock:seed=1"
@@ -90,26 +93,28 @@ class _Mock:
 class _Watched(Agent):
     """Says where it is before each turn, and has no more time than a trial gives."""
 
-    def __init__(self, agent: Agent, deadline_s: float, place: str) -> None:
+    def __init__(self, agent: Agent, deadline_s: float, on_turn: Callable[[int], None]) -> None:
         self.deadline_s = min(agent.deadline_s or deadline_s, deadline_s)
         self.asks = agent.asks
         self._agent = agent
-        self._place = place
+        self._on_turn = on_turn
 
     async def act(self, turn: Turn) -> Act:
-        sys.stderr.write(f"{AT}{self._place}, turn {turn.number}\n")
-        sys.stderr.flush()
+        self._on_turn(turn.number)
         return await self._agent.act(turn)
 
 
 class Trial:
     """The laws, for one agent in one game."""
 
-    def __init__(self, spec: str, game: Game, *, seeds: int, deadline_s: float) -> None:
+    def __init__(
+        self, spec: str, game: Game, *, seeds: int, deadline_s: float, on_turn: OnTurn
+    ) -> None:
         self._spec = spec
         self._game = game
         self._seeds = seeds
         self._deadline_s = deadline_s
+        self._on_turn = on_turn
         self._asks = make_agent(spec).asks
 
     async def run(self) -> Tried:
@@ -156,9 +161,11 @@ class Trial:
         return seed % self._game.facts.min_seats
 
     def _table(self, seed: int, agent: Agent, log: MemoryLog, engine: _Mock | None) -> Table:
-        place = f"{self._game.facts.id}, seed {seed}"
+        def at(turn: int) -> None:
+            self._on_turn(f"{self._game.facts.id}, seed {seed}, turn {turn}")
+
         seats = [Seat("random", RandomAgent()) for _ in range(self._game.facts.min_seats)]
-        seats[self._seat(seed)] = Seat(self._spec, _Watched(agent, self._deadline_s, place))
+        seats[self._seat(seed)] = Seat(self._spec, _Watched(agent, self._deadline_s, at))
         return Table(
             log=log,
             game=self._game,
@@ -264,7 +271,12 @@ def _is_engines(note: str) -> bool:
 
 
 async def try_agent(
-    spec: str, games: Sequence[str], *, seeds: int, deadline_s: float
+    spec: str,
+    games: Sequence[str],
+    *,
+    seeds: int,
+    deadline_s: float,
+    on_turn: OnTurn = lambda place: None,
 ) -> list[Tried]:
     """Try an agent in games; those that it says it cannot play are only noted.
 
@@ -276,7 +288,8 @@ async def try_agent(
     if make_agent(spec).interactive:
         raise BadInput(f"{spec} waits for a person; there is nothing to check without one")
     tried = [
-        await Trial(spec, _game(name), seeds=seeds, deadline_s=deadline_s).run() for name in games
+        await Trial(spec, _game(name), seeds=seeds, deadline_s=deadline_s, on_turn=on_turn).run()
+        for name in games
     ]
     if all(each.refused for each in tried):
         raise CannotPlay(f"{spec} plays none of these games: {tried[0].refused}")
@@ -285,6 +298,11 @@ async def try_agent(
 
 def _game(name: str) -> Game:
     return TrialGame(name) if name in TRIALS else load_game(name)
+
+
+def _announce(place: str) -> None:
+    sys.stderr.write(f"{AT}{place}\n")
+    sys.stderr.flush()
 
 
 async def _beat(deadline_s: float) -> None:
@@ -301,7 +319,9 @@ async def _try_watched(
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_beat, deadline_s)
-            tried += await try_agent(spec, games, seeds=seeds, deadline_s=deadline_s)
+            tried += await try_agent(
+                spec, games, seeds=seeds, deadline_s=deadline_s, on_turn=_announce
+            )
             group.cancel_scope.cancel()
     except ExceptionGroup as failed:
         raise first_of(failed) from None
