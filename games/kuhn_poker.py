@@ -5,6 +5,8 @@ H. W. Kuhn, "A simplified two-person poker", Contributions to the Theory of Game
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from games.base import CHANCE, GameFacts, Outcome, View
@@ -84,6 +86,15 @@ class KuhnState(msgspec.Struct, frozen=True):
             return ""
         first, second = (CARDS[card] for card in self.cards)
         return f"; player 0 shows the {first}, player 1 the {second}"
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> KuhnState | None:
+        """Give the other player one of the two cards that this one does not have."""
+        if len(self.cards) < SEATS or self.actor is None:
+            return self  # a card is still to be dealt, or both may lie open
+        others = [card for card in range(len(CARDS)) if card != self.cards[seat]]
+        cards = list(self.cards)
+        cards[1 - seat] = others[int(draw(0) * len(others))]
+        return msgspec.structs.replace(self, cards=tuple(cards))
 
     def view(self, seat: int) -> View:
         """Rules and turns for both, then the own card."""

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from engine.errors import DecisionExpired, EngineFailed
-from runtime.agents.base import Act, Turn
+from runtime.agents.base import Act, Agent, Turn
 from runtime.errors import BadInput, UnknownAgent
 from store.events import ChatCost
 
@@ -67,15 +67,13 @@ def parse_chat(parameters: str) -> ChatSettings:
         raise UnknownAgent(f"chat:{parameters}: {error}") from error
 
 
-class ChatAgent:
+class ChatAgent(Agent):
     """`chat:URL[,model=NAME][,temperature=T][,key-file=FILE][,deadline=SECONDS]`.
 
     The prompt has the seat's view first, so that a server that keeps prefixes need not read it anew
     each turn, and the options last. An answer that is no label counts as an illegal action: it is
     recorded and the model is asked once more, then the match's fallback follows.
     """
-
-    asks = False
 
     def __init__(self, settings: ChatSettings) -> None:
         self._settings = settings
