@@ -224,7 +224,7 @@ async def _greets(port: int) -> bool:
     try:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             return (await stream.receive(5)).startswith(b"INFO")
-    except (OSError, anyio.EndOfStream):
+    except (OSError, anyio.EndOfStream, anyio.BrokenResourceError):  # it was killed just now
         return False
 
 

@@ -333,7 +333,7 @@ class Worker:
             if left > 0:
                 with anyio.move_on_after(left):
                     reply = await self._backend.decide(
-                        msgspec.structs.replace(request, attempt=attempt)
+                        msgspec.structs.replace(request, attempt=attempt, remaining_s=left)
                     )
             if reply is None:
                 where = "in the engine" if left > 0 else f"after {waited:.1f} s in the queue"

@@ -9,7 +9,7 @@ recorded; game code has no clock, no global random source and no unordered itera
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -139,6 +139,23 @@ class Settles(Protocol):
 
     def truths(self) -> Mapping[str, str]:
         """Give the label of the right option by the question's id."""
+        ...
+
+
+@runtime_checkable
+class Resamples(Protocol):
+    """A state of a game with hidden information that can draw others like itself, for searches."""
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> State | None:
+        """Give a state that `seat` cannot tell from this one, what it cannot see drawn anew.
+
+        Args:
+            seat: Who looks ahead. Its view and its options stay as they are.
+            draw: Gives a number in [0, 1) for each whole number from 0.
+
+        Returns:
+            The state, as likely as the rules make it; None where the game cannot tell one.
+        """
         ...
 
 

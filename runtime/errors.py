@@ -5,6 +5,8 @@ RuntimeFault               runtime/error
 ├── BadSettings            runtime/bad_settings
 ├── BadInput               runtime/bad_input        a file or flag that cannot be used
 ├── CannotPlay             runtime/cannot_play      this agent cannot play this game
+├── AgentFailed            runtime/agent_failed     it raised, took too long, gave no Act
+├── AgentBroken            runtime/agent_broken     a law that every agent has to keep is broken
 ├── ReplayDiffers          runtime/replay_differs
 └── WorkerFailed           runtime/worker_failed
 """
@@ -47,6 +49,18 @@ class CannotPlay(RuntimeFault):
     """This agent cannot play this game as it is; said before the match starts."""
 
     code = "runtime/cannot_play"
+
+
+class AgentFailed(RuntimeFault):
+    """An agent raised something, thought longer than it may, or gave something else than an Act."""
+
+    code = "runtime/agent_failed"
+
+
+class AgentBroken(RuntimeFault):
+    """A law that every agent has to keep is broken; names the law, the game, seed and turn."""
+
+    code = "runtime/agent_broken"
 
 
 class ReplayDiffers(RuntimeFault):

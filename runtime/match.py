@@ -23,7 +23,8 @@ from games.base import CHANCE, State, View
 from games.errors import ConformanceError, IllegalAction
 from games.questions import Option
 from runtime.agents.base import Act, Turn
-from runtime.errors import CannotPlay
+from runtime.agents.patience import Patience
+from runtime.errors import AgentFailed, CannotPlay
 from runtime.fold import begin, state_hash, view_hashes
 from runtime.journal import Journal
 from runtime.lots import chance_lot, fallback_lot
@@ -219,17 +220,18 @@ class Match:
 
     async def _act(self, options: tuple[Option, ...]) -> None:
         fold = self._journal.fold
+        agent = self._table.seats[fold.state.actor or 0].agent
+        if not agent.asks:  # one that asks saves before it sends, together with its request
+            await self._journal.save()
+        patience = Patience(agent.deadline_s or fold.started.deadline_s)
         ask = None
         if self._outbox is not None:
             self._outbox.rewind()
-            ask = self._outbox.ask
-        turn = Turn(fold, options, factors=self._table.game.facts.factors, ask=ask)
-        agent = self._table.seats[turn.seat].agent
-        if not agent.asks:  # one that asks saves before it sends, together with its request
-            await self._journal.save()
+            ask = patience.excluding(self._outbox.ask)
+        turn = Turn(fold, options, facts=self._table.game.facts, ask=ask)
         try:
-            act = await agent.act(turn)
-        except EngineError as error:
+            act = await patience.act(agent, turn)
+        except (EngineError, AgentFailed) as error:
             if isinstance(error, RecordTooLong):
                 self._overflow()
             else:

@@ -76,20 +76,20 @@ class Run:
             seats: One for each seat of the game.
             matches: How many there are to be, those included that the log has already.
             seed: Of the run; None draws one.
-            concurrency: How many matches are under way at once.
+            concurrency: How many matches are under way at once; one where a person plays.
             terms: What holds for every match that starts now; a resumed one keeps its own.
             on_result: Called after each match.
 
         Raises:
             CannotPlay: These agents cannot play this game.
         """
-        check_seats(game.facts, seats)
+        check_seats(game, seats)
         self.seed = secrets.randbits(32) if seed is None else seed
         self._log = log
         self._game = game
         self._seats = tuple(seats)
         self._matches = matches
-        self._concurrency = concurrency
+        self._concurrency = 1 if any(seat.agent.interactive for seat in seats) else concurrency
         self._terms = terms or Terms()
         self._on_result = on_result
         self._tally = Tally()

@@ -33,7 +33,7 @@ class Recordings:
     def __init__(self, path: Path, log: EventLog | None) -> None:
         self._path = path
         self._log = log
-        self.most_at_once = sys.maxsize if log is None else 64
+        self.most_at_once = sys.maxsize if log is None else 512
 
     def count(self) -> int:
         """Give how many there are."""

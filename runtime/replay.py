@@ -7,12 +7,14 @@ probabilities, forced actions, returns and the end. Answers come from the log; n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_process
 import msgspec
 
@@ -139,19 +141,21 @@ async def replay_file(
     """
     if match is not None:
         return await _replay_one(path, match)
+    replayed = on_replayed or _unseen
+    if processes == 1:
+        return (await _replay_range(path, 0, sys.maxsize, replayed)).report
     async with open_recordings(path) as recordings:
         count, cap = recordings.count(), recordings.most_at_once
     share = max(1, min(cap, -(-count // (processes * SHARES))))
     # One more than there are: the last look finds what a file has behind its last match.
     starts = iter(range(0, count + 1, share))
-    limiter = anyio.CapacityLimiter(processes) if processes > 1 else None
+    limiter = anyio.CapacityLimiter(processes)
     parts: dict[int, _Part] = {}
 
     async def work() -> None:
         for start in starts:
-            parts[start] = part = await _replay_range(path, start, start + share, limiter)
-            if on_replayed is not None:
-                on_replayed(part.report.matches)
+            parts[start] = part = await _replay_elsewhere(path, start, start + share, limiter)
+            replayed(part.report.matches)
 
     try:
         async with anyio.create_task_group() as group:
@@ -160,6 +164,10 @@ async def replay_file(
     except ExceptionGroup as failed:
         raise first_of(failed) from None
     return reduce(_Part.plus, (parts[start] for start in sorted(parts))).report
+
+
+def _unseen(_matches: int) -> None:
+    """Show nobody how far it is."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -205,11 +213,9 @@ async def _replay_one(path: Path, match: str) -> ReplayReport:
     return _Part().with_match(replayed).report
 
 
-async def _replay_range(
-    path: Path, start: int, stop: int, limiter: anyio.CapacityLimiter | None
+async def _replay_elsewhere(
+    path: Path, start: int, stop: int, limiter: anyio.CapacityLimiter
 ) -> _Part:
-    if limiter is None:
-        return await _replay_here(path, start, stop)
     try:
         data = await anyio.to_process.run_sync(
             _replay_there, path, start, stop, cancellable=True, limiter=limiter
@@ -223,10 +229,12 @@ async def _replay_range(
 
 
 def _replay_there(path: Path, start: int, stop: int) -> bytes:
-    return msgspec.msgpack.encode(anyio.run(_replay_here, path, start, stop))
+    return msgspec.msgpack.encode(anyio.run(_replay_range, path, start, stop, _unseen))
 
 
-async def _replay_here(path: Path, start: int, stop: int) -> _Part:
+async def _replay_range(
+    path: Path, start: int, stop: int, on_replayed: Callable[[int], None]
+) -> _Part:
     games: dict[str, Game] = {}
     part = _Part()
     async with open_recordings(path) as recordings:
@@ -235,6 +243,8 @@ async def _replay_here(path: Path, start: int, stop: int) -> _Part:
                 part = part.with_match(_lost(recorded.damage), last=recorded.last)
             else:
                 part = part.with_match(replay_match(recorded, game=_game(recorded[0], games)))
+            on_replayed(1)
+            await anyio.lowlevel.checkpoint()  # so that it can be interrupted
     return part
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.client import Engine
-from games.base import MAX_OPTIONS, Game, GameFacts
+from games.base import MAX_OPTIONS, Game
 from runtime.agents.base import Agent
 from runtime.errors import CannotPlay
 from runtime.tally import Tally
@@ -56,19 +56,22 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(seat.engine or self.engine for seat in self.seats)
 
 
-def check_seats(facts: GameFacts, seats: Sequence[Seat]) -> None:
+def check_seats(game: Game, seats: Sequence[Seat]) -> None:
     """Refuse agents that cannot play a game.
 
     Raises:
-        CannotPlay: There are too many or too few, or one that asks about more options than a
-            question can have.
+        CannotPlay: There are too many or too few, or one that cannot play it, such as one that
+            asks about more options than a question can have.
     """
+    facts = game.facts
     fewest, most = facts.min_seats, facts.max_seats
     if not fewest <= len(seats) <= most:
         wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         raise CannotPlay(
             f"{facts.id} has {wanted} seats, not {len(seats)}; name one agent for each"
         )
+    for seat in seats:
+        seat.agent.check(game)
     asking = next((seat.name for seat in seats if seat.agent.asks), None)
     if asking is not None and facts.max_options > MAX_OPTIONS and not facts.factors:
         raise CannotPlay(

@@ -128,11 +128,14 @@ class VllmBackend:
             EngineFailed: A logit is not finite, or the engine process is gone.
         """
         started = time.monotonic()
+        deadline = started + request.remaining_s
         ask = request.ask
         encode = partial(self._encoder.encode, ask, window=self.window)
         records = await anyio.to_thread.run_sync(encode)
         self._primes.overtake(request.affinity, max(record.state_end for record in records))
-        outcomes = await self._read_all(request.id, records, self.adapter, salt=ask.salt)
+        outcomes = await self._read_all(
+            request.id, records, self.adapter, salt=ask.salt, deadline=deadline
+        )
         fields = [ask.fields] if ask.form == "joint" else [(field,) for field in ask.fields]
         tokens = sum(len(record.input_ids) for record in records)
         reused = sum(outcome.reused for outcome in outcomes)
@@ -235,6 +238,7 @@ class VllmBackend:
         adapter: LoRARequest | None,
         *,
         salt: str = "",
+        deadline: float = 0.0,
     ) -> list[Outcome]:
         """Read the records side by side; the first failure ends the others."""
         outcomes: dict[int, Outcome] = {}
@@ -246,6 +250,7 @@ class VllmBackend:
                 adapter,
                 salt,
                 siblings=len(records) - 1,
+                deadline=deadline,
             )
 
         try:
@@ -267,9 +272,13 @@ class VllmBackend:
         salt: str,
         *,
         siblings: int,
+        deadline: float,
     ) -> Outcome:
         plan = plan_of(record, state_start=self._state_start, siblings=siblings, salt=salt)
-        outcome = await self._ask(request_id, record.input_ids, plan, adapter, salt)
+        # to the millisecond of the clock that all processes of a machine share
+        outcome = await self._ask(
+            request_id, record.input_ids, plan, adapter, salt, priority=round(deadline * 1000)
+        )
         if not outcome.logits:
             raise EngineFailed("the engine ended the record without an answer; ask again")
         if not all(map(math.isfinite, outcome.logits)):
@@ -283,6 +292,8 @@ class VllmBackend:
         plan: ReadPlan,
         adapter: LoRARequest | None,
         salt: str,
+        *,
+        priority: int = 0,
     ) -> Outcome:
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -296,7 +307,7 @@ class VllmBackend:
             extra_args={KEY: plan},
         )
         async with self.engine.asked(
-            request_id, input_ids, params, salt=salt, adapter=adapter
+            request_id, input_ids, params, salt=salt, adapter=adapter, priority=priority
         ) as outputs:
             output = await outputs.get()
         assert isinstance(output, RequestOutput)

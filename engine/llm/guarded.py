@@ -47,6 +47,7 @@ class GuardedLLM(AsyncLLM):
         *,
         salt: str,
         adapter: LoRARequest | None = None,
+        priority: int = 0,
     ) -> AsyncIterator[RequestOutputCollector]:
         """Have a prompt read for the length of the block; leaving it by an exception takes it back.
 
@@ -59,7 +60,9 @@ class GuardedLLM(AsyncLLM):
             queue = None
             # a cancellation in here would leave a request behind that nobody can name
             with anyio.CancelScope(shield=True):
-                queue = await self.add_request(request_id, prompt, params, lora_request=adapter)
+                queue = await self.add_request(
+                    request_id, prompt, params, lora_request=adapter, priority=priority
+                )
             assert queue is not None
             try:
                 yield queue

@@ -38,6 +38,8 @@ _KNOWN = Outcome(logits=[], first_step=1, last_step=0, missed="")
 _RUNNING: tuple[Side, ...] = ("chat", "decision", "prime")
 _TURNS: tuple[tuple[Side, ...], ...] = (("decision", "chat", "prime"), _RUNNING)
 
+_NEVER = 1 << 62
+
 _BETWEEN_RECORDS_S = 0.005
 """From one record of a decision to the next; for long ones that is what their tokens take."""
 
@@ -52,6 +54,7 @@ class Course(msgspec.Struct):
         reused: Tokens found at the last look.
         missed: Why no more were.
         patience: Until when it waits for the other records of its decision, monotonic seconds.
+        left_out: A step was made without it, though it could have been read.
     """
 
     plan: ReadPlan
@@ -60,10 +63,15 @@ class Course(msgspec.Struct):
     reused: int = 0
     missed: str = ""
     patience: float = 0.0
+    left_out: bool = False
 
 
 class DecisionScheduler(Base):
-    """Stops records where others go on, lets one read a state for all that wait for it."""
+    """Stops records where others go on, lets one read a state for all that wait for it.
+
+    The priority of a decision's records is its deadline: the earlier one is read first. One that
+    was left out of a step has a place in the next, whoever else there is: see `_choose_ahead`.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -78,6 +86,7 @@ class DecisionScheduler(Base):
             self.max_num_scheduled_tokens, self.max_num_running_reqs, settings.chat_share
         )
         self._aside: list[Request] = []
+        self._ahead: dict[str, int] = {}
         self._primed: dict[str, Request] = {}
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             watch(manager, self._stops)
@@ -116,9 +125,11 @@ class DecisionScheduler(Base):
             for place, request in enumerate([*self.skipped_waiting, *self.waiting])
         }
         self._end_known_primes()
+        self._order(sorted(self.waiting, key=self._due))
         self._aside = self._held()
         self.waiting.remove_requests(self._aside)
         self._share()
+        ready = [*self.running, *self.waiting]
         output = super().schedule(*args, **kwargs)
         if self._aside:  # what is new in the queue was preempted and comes first
             rest = [*self.waiting, *self._aside]
@@ -128,6 +139,10 @@ class DecisionScheduler(Base):
             if course is not None and not course.first_step:
                 course.first_step = self.current_step
                 course.missed = self._why(self.requests[request_id], course)
+        for request in ready:
+            course = self._courses.get(request.request_id)
+            if course is not None and request.request_id not in output.num_scheduled_tokens:
+                course.left_out = True
         setattr(output, KEY, self.current_step)
         return output
 
@@ -169,11 +184,61 @@ class DecisionScheduler(Base):
             known = request.num_tokens_with_spec + request.num_output_placeholders
             wanted[side] += max(0, known - request.num_computed_tokens)
         self._shares.divide(wanted)
-        if sum(map(bool, wanted.values())) < 2:
-            return
-        self.running.sort(key=lambda request: _RUNNING.index(self._side(request)))
+        self._ahead = self._choose_ahead(self._shares.left("decision") // 2)
+        self.running.sort(key=lambda request: self._place(request, _RUNNING))
         order = _TURNS[self.current_step % 2]
-        self._order(sorted(self.waiting, key=lambda request: order.index(self._side(request))))
+        self._order(sorted(self.waiting, key=lambda request: self._place(request, order)))
+
+    def _place(self, request: Request, order: Sequence[Side]) -> tuple[int, bool, int]:
+        side, ahead = self._side(request), request.request_id in self._ahead
+        return order.index(side), not ahead, self._due(request)
+
+    def _due(self, request: Request) -> int:
+        """Give until when a request is to be answered, in an order; chats and primes never are.
+
+        What is under way is as urgent as the most urgent one that waits for its state.
+        """
+        course = self._courses.get(request.request_id)
+        if course is None:
+            return _NEVER
+        names = {request.request_id}
+        if request.status == RequestStatus.RUNNING and course.state is not None:
+            names = self._on_state[course.state]
+        return min(
+            (self.requests[name].priority for name in names if self._courses[name].plan.fields),
+            default=_NEVER,
+        )
+
+    def _choose_ahead(self, room: int) -> dict[str, int]:
+        """Find the decisions that were left out of a step and are to be in this one.
+
+        That is one of each state, as long as all that they have to read finds room: so a lone
+        question waits for one step at most, be it a flood or a long state that came before it.
+
+        Returns:
+            The tokens that are kept for each, by name.
+        """
+        ahead: dict[str, int] = {}
+        states: set[bytes | str] = set()
+        most = room
+        for request in sorted(chain(self.running, self.waiting), key=self._due):
+            course = self._courses.get(request.request_id)
+            if course is None or not course.plan.fields:
+                continue
+            rest = request.num_tokens - request.num_computed_tokens
+            state = course.state or request.request_id
+            if rest <= 0 or state in states:
+                continue
+            states.add(state)
+            if course.left_out:
+                reused = course.reused
+                if request.status != RequestStatus.RUNNING:
+                    reused = self._look_up(request, course.plan.limit + 1)[1]
+                    rest -= reused
+                if rest <= room and request.num_tokens - reused <= most:
+                    room -= rest
+                    ahead[request.request_id] = rest
+        return ahead
 
     def _side(self, request: Request) -> Side:
         course = self._courses.get(request.request_id)
@@ -188,7 +253,10 @@ class DecisionScheduler(Base):
             chats = sum(self._side(each) == "chat" for each in self.running)
             if chats >= self._shares.chat_seats:
                 return 0
-        return self._shares.left(side)
+        left = self._shares.left(side)
+        if side == "chat" or request.request_id in self._ahead:
+            return left
+        return max(0, left - sum(self._ahead.values()))
 
     def _select_waiting_queue_for_scheduling(self) -> RequestQueue | None:
         """Give the queue whose first request is next; sides that have had their share step aside.
@@ -305,6 +373,7 @@ class DecisionScheduler(Base):
                 short=self._short(course),
             )
         self._shares.take(self._side(request), end - start)
+        self._ahead.pop(request.request_id, None)
         return end - start
 
     def _several(self, course: Course) -> bool:

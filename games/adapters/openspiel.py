@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from games.adapters.chess_text import SIDES, picture
@@ -57,6 +59,11 @@ class OpenSpielState:
         """The seat to act, `CHANCE`, or None at the end."""
         return None if self._state.is_terminal() else self._state.current_player()
 
+    @property
+    def inner(self) -> pyspiel.State:
+        """OpenSpiel's own state, to be looked at only."""
+        return self._state
+
     def options(self) -> tuple[Option, ...]:
         """Give the legal actions in OpenSpiel's order, named as OpenSpiel names them."""
         if self.actor is None or self.actor == CHANCE:
@@ -85,6 +92,33 @@ class OpenSpielState:
             public=self._public + self._game.told(self.actor, action, state),
             trail=f"{self._trail}{number},",
         )
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> OpenSpielState | None:
+        """Let OpenSpiel draw anew what a seat cannot see, in the games for which it can."""
+        numbers = count()
+        if not self._game.resamples:
+            return None
+        try:
+            state = self._state.resample_from_infostate(seat, lambda: draw(next(numbers)))
+        except Exception:  # most games cannot and say so, on standard error too: once is enough
+            self._game.resamples = False
+            return None
+        trail = "".join(f"{number}," for number in state.history())
+        sample = OpenSpielState(self._game, state, public=self._public, trail=trail)
+        same = sample.view(seat) == self.view(seat) and sample.options() == self.options()
+        return sample if same else None
+
+    def position(self) -> pyspiel.State:
+        """Give OpenSpiel's own state, a copy."""
+        return self._state.clone()
+
+    def label_of(self, number: int) -> str:
+        """Name an action as the options do; raises IllegalAction for one that is not legal."""
+        legal = self._legal()
+        for label, each in legal.items():
+            if each == number:
+                return label
+        raise IllegalAction(str(number), tuple(legal))
 
     def view(self, seat: int) -> View:
         """Give the public turns, then what OpenSpiel shows to this seat."""
@@ -133,6 +167,7 @@ class OpenSpielGame:
         kind = self._game.get_type()
         self._start = start
         self._chess = kind.short_name == "chess"
+        self.resamples = True
         self.tells_less = kind.short_name in _TELLS_LESS
         self._perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
         self._recalls = kind.provides_information_state_string and not self._perfect

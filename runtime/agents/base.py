@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Protocol
 
 import msgspec
 
-from games.base import View
+from games.base import CHANCE, Game, GameFacts, Resamples, State, View
 from games.questions import Answer, Option, Question
+from runtime.draws import draw
 from runtime.errors import CannotPlay
 from runtime.fold import Fold
 from runtime.lots import seat_draw
@@ -44,6 +46,8 @@ class Turn:
 
     Attributes:
         options: What is legal, in the game's order; at least two.
+        facts: What there is to know about the game.
+        number: How many turns the match has had, those of chance and forced ones included.
         index: How often this seat chose before in this match, forced actions not counted.
         refused: Why the action that was named before in this turn is not legal, or None.
     """
@@ -53,7 +57,7 @@ class Turn:
         fold: Fold,
         options: tuple[Option, ...],
         *,
-        factors: tuple[str, ...],
+        facts: GameFacts,
         ask: Asker | None,
     ) -> None:
         actor = fold.state.actor
@@ -61,7 +65,8 @@ class Turn:
         self.match = fold.match
         self.seat = actor
         self.options = options
-        self.factors = factors
+        self.facts = facts
+        self.number = fold.turn
         self.index = fold.choices[actor]
         self.refused = fold.refused[-1] if fold.refused else None
         self._fold = fold
@@ -75,12 +80,29 @@ class Turn:
     def questions(self, chosen: tuple[str, ...] = ()) -> tuple[Question, ...]:
         """Give the game's own questions; for a factored action those of the next part."""
         return questions_of(
-            self._fold.state.questions(), self.options, factors=self.factors, chosen=chosen
+            self._fold.state.questions(), self.options, factors=self.facts.factors, chosen=chosen
         )
 
     def draw(self, part: int = 0) -> float:
         """Give this turn's number in [0, 1), or that of one part of it; the same on every call."""
         return seat_draw(self._fold, part)
+
+    def world(self, number: int = 0) -> State:
+        """Give a state that a search may look into; states never change.
+
+        Where nothing is hidden it is the match's own. Where something is, it is one of those that
+        this seat cannot tell from it: each number has its own, the same on every call.
+
+        Raises:
+            CannotPlay: The game hides something and cannot draw such a state.
+        """
+        seed, turn = self._fold.started.seed, self._fold.turn
+        return _world(
+            self.facts,
+            self._fold.state,
+            self.seat,
+            lambda which: draw(seed, "world", self.seat, turn, number, which),
+        )
 
     async def ask(
         self,
@@ -109,17 +131,52 @@ class Turn:
         return await self._ask(self, questions, chosen, draw)
 
 
-class Agent(Protocol):
-    """Chooses for a seat, in any number of matches at once."""
+class Agent(ABC):
+    """Chooses for a seat, in any number of matches at once.
 
-    @property
-    def asks(self) -> bool:
-        """Whether it asks a decision model, so that a match with it needs one."""
-        ...
+    What it keeps from turn to turn is lost when a match is resumed: everything that its choice
+    depends on is in the turn.
 
+    Attributes:
+        asks: Whether it asks a decision model, so that a match with it needs one.
+        interactive: Whether a person answers, so that one match at a time is enough.
+        deadline_s: Seconds that it may think in a turn, waiting for a model not counted; None takes
+            the match's deadline of a decision.
+    """
+
+    asks: bool = False
+    interactive: bool = False
+    deadline_s: float | None = None
+
+    def check(self, game: Game) -> None:  # noqa: B027 - most agents play every game
+        """Raise CannotPlay for a game that it cannot play, before a match starts."""
+
+    @abstractmethod
     async def act(self, turn: Turn) -> Act:
         """Choose one of `turn.options`.
 
         An illegal label is recorded and the agent is called once more, `turn.refused` saying why.
+        Whatever it raises, or a turn that takes longer than its deadline, is recorded too, and the
+        match's fallback follows.
         """
-        ...
+
+
+def require_worlds(game: Game) -> None:
+    """Raise CannotPlay for a game that gives no `Turn.world`; it is tried at a first turn."""
+    state = game.start(seats=game.facts.min_seats, seed=0)
+    while state.actor == CHANCE:
+        state = state.apply(state.outcomes()[0].id)
+    if state.actor is not None:
+        _world(game.facts, state, state.actor, lambda which: 0.0)
+
+
+def _world(facts: GameFacts, state: State, seat: int, draw: Callable[[int], float]) -> State:
+    if not facts.hidden:
+        return state
+    sample = state.resample(seat, draw) if isinstance(state, Resamples) else None
+    if sample is None:
+        raise CannotPlay(
+            f"{facts.id} hides things from its seats and cannot draw a state that a seat may look"
+            " into; let an agent play that does not search"
+        )
+    return sample

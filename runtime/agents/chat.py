@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from engine.errors import DecisionExpired, EngineFailed
-from runtime.agents.base import Act, Turn
+from runtime.agents.base import Act, Agent, Turn
 from runtime.errors import BadInput, UnknownAgent
 from store.events import ChatCost
 
@@ -23,6 +23,7 @@ _SYSTEM: Final = (
     " last. Answer with the label of that option and with nothing else."
 )
 _TOKENS_BESIDE: Final = 16  # room for what a model writes around a label
+_LATE_S: Final = 5.0  # by which an answer that expires is told before the agent is given up
 _SHOWN: Final = 200  # characters of an answer that is no label
 _SEEDS: Final = 2**31
 
@@ -67,7 +68,7 @@ def parse_chat(parameters: str) -> ChatSettings:
         raise UnknownAgent(f"chat:{parameters}: {error}") from error
 
 
-class ChatAgent:
+class ChatAgent(Agent):
     """`chat:URL[,model=NAME][,temperature=T][,key-file=FILE][,deadline=SECONDS]`.
 
     The prompt has the seat's view first, so that a server that keeps prefixes need not read it anew
@@ -75,10 +76,9 @@ class ChatAgent:
     recorded and the model is asked once more, then the match's fallback follows.
     """
 
-    asks = False
-
     def __init__(self, settings: ChatSettings) -> None:
         self._settings = settings
+        self.deadline_s = settings.deadline_s + _LATE_S
         self._headers: dict[str, str] = {}
         if settings.key_file is not None:
             self._headers["authorization"] = f"Bearer {_read_key(settings.key_file)}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from runtime.agents.base import Act, Turn
+from runtime.agents.base import Act, Agent, Turn
 from runtime.policy import Policy
 from runtime.requests import action_of, complete
 
 
-class DecisionAgent:
-    """`decision`, `decision:temperature=0.7`, `decision:floor=0.01`."""
+class DecisionAgent(Agent):
+    """`decision`, `decision:temperature=0.7`, `decision:floor=0.01`, `decision:top_p=0.9`."""
 
     asks = True
 

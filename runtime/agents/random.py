@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from runtime.agents.base import Act, Turn
+from runtime.agents.base import Act, Agent, Turn
 from runtime.draws import uniform
 
 
-class RandomAgent:
+class RandomAgent(Agent):
     """`random`. Its choice is a function of the match's seed, the seat and the turn."""
-
-    asks = False
 
     async def act(self, turn: Turn) -> Act:
         """Take the option that the turn's draw falls on."""

@@ -1,17 +1,37 @@
-"""Agents by name, as a command line or a settings file gives them."""
+"""Agents by name, as a command line or a settings file gives them.
+
+A package adds an agent with an entry point in the group `ostinato.agents`; its object is called
+with the parameters of the spec, as strings, and gives an Agent.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 from pathlib import Path
 
 from runtime.agents.base import Agent
 from runtime.agents.decision import DecisionAgent
+from runtime.agents.human import HumanAgent, HumanSettings
+from runtime.agents.mcts import MctsAgent, MctsSettings
+from runtime.agents.minimax import MinimaxAgent, MinimaxSettings
+from runtime.agents.openspiel import BotSettings, OpenSpielAgent
+from runtime.agents.parameters import parse_pairs, parse_settings
 from runtime.agents.random import RandomAgent
 from runtime.agents.scripted import ScriptedAgent
 from runtime.errors import UnknownAgent
 from runtime.policy import Policy, make_policy
+
+GROUP = "ostinato.agents"
+
+FORMS = (
+    "decision (the most probable option), decision:temperature=0.7,top_p=0.9,floor=0.01 (drawn),"
+    " random, mcts:simulations=200, minimax:nodes=20000, human, scripted:FILE (a label a line),"
+    " chat:URL,model=NAME, openspiel:BOT, or NAME:KEY=VALUE of an installed package"
+)
+"""All forms of a spec, for `--help`."""
 
 
 def make_agent(spec: str) -> Agent:
@@ -23,11 +43,19 @@ def make_agent(spec: str) -> Agent:
     """
     name, parameters = split_spec(spec)
     factory = _FACTORIES.get(name)
-    if factory is None:
-        near = difflib.get_close_matches(name, _FACTORIES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UnknownAgent(f"no agent {name!r}; {hint}there are {', '.join(_FACTORIES)}")
-    return factory(parameters)
+    if factory is not None:
+        return factory(parameters)
+    for point in entry_points(group=GROUP, name=name):
+        return _of_package(point, name, parameters)
+    names = agent_names()
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UnknownAgent(f"no agent {name!r}; {hint}there are {', '.join(names)}")
+
+
+def agent_names() -> list[str]:
+    """Give the names of all agents, those of installed packages included, in order."""
+    return sorted({*_FACTORIES, *(point.name for point in entry_points(group=GROUP))})
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -42,13 +70,7 @@ def policy_of(spec: str) -> Policy:
 
 
 def _policy(parameters: str) -> Policy:
-    pairs = dict[str, str]()
-    for part in filter(None, parameters.split(",")):
-        name, sign, value = part.partition("=")
-        if not sign:
-            raise UnknownAgent(f"decision:{parameters}: {part!r} is not NAME=VALUE")
-        pairs[name.strip()] = value.strip()
-    return make_policy(pairs)
+    return make_policy(parse_pairs("decision", parameters))
 
 
 def _decision(parameters: str) -> Agent:
@@ -67,6 +89,48 @@ def _scripted(parameters: str) -> Agent:
     return ScriptedAgent(Path(parameters))
 
 
+def _mcts(parameters: str) -> Agent:
+    return MctsAgent(parse_settings("mcts", parameters, MctsSettings))
+
+
+def _minimax(parameters: str) -> Agent:
+    return MinimaxAgent(parse_settings("minimax", parameters, MinimaxSettings))
+
+
+def _human(parameters: str) -> Agent:
+    return HumanAgent(parse_settings("human", parameters, HumanSettings))
+
+
+def _openspiel(parameters: str) -> Agent:
+    name, _, rest = parameters.partition(",")
+    return OpenSpielAgent(name, parse_settings("openspiel", rest, BotSettings))
+
+
+def _of_package(point: EntryPoint, name: str, parameters: str) -> Agent:
+    pairs = parse_pairs(name, parameters)
+    try:
+        factory = point.load()
+    except (ImportError, AttributeError) as error:
+        raise UnknownAgent(
+            f"agent {name!r} of {point.value} cannot be loaded: {error}; repair or remove its"
+            " package"
+        ) from error
+    try:
+        signature(factory).bind(**pairs)
+    except TypeError as error:
+        raise UnknownAgent(f"{name}:{parameters}: {error}") from error
+    try:
+        agent = factory(**pairs)
+    except ValueError as error:
+        raise UnknownAgent(f"{name}:{parameters}: {error}") from error
+    if not isinstance(agent, Agent):
+        raise UnknownAgent(
+            f"agent {name!r}: {point.value} gave {type(agent).__name__}; it has to give a"
+            " runtime.agents.Agent"
+        )
+    return agent
+
+
 def _chat(parameters: str) -> Agent:
     # what speaks HTTP is not needed by any other agent
     from runtime.agents.chat import ChatAgent, parse_chat
@@ -77,6 +141,10 @@ def _chat(parameters: str) -> Agent:
 _FACTORIES: dict[str, Callable[[str], Agent]] = {
     "chat": _chat,
     "decision": _decision,
+    "human": _human,
+    "mcts": _mcts,
+    "minimax": _minimax,
+    "openspiel": _openspiel,
     "random": _random,
     "scripted": _scripted,
 }

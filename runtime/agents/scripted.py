@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.agents.base import Act, Turn
+from runtime.agents.base import Act, Agent, Turn
 from runtime.errors import BadInput
 
 
-class ScriptedAgent:
+class ScriptedAgent(Agent):
     """`scripted:FILE`: UTF-8 text, one action label a line, empty lines left out.
 
     Every match starts at the first line. Each turn in which the seat has a choice takes the next
     one; turns with a single legal action take none.
     """
-
-    asks = False
 
     def __init__(self, file: Path) -> None:
         try:

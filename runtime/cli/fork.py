@@ -87,7 +87,7 @@ async def _play_on(
     started = parent[0].event
     assert isinstance(started, MatchStarted)  # no log and no file takes another first event
     game = load_game(started.game)
-    check_seats(game.facts, seats)
+    check_seats(game, seats)
     what = [match, parent[-1].hash.hex(), [seat.name for seat in seats], model and model.hash]
     name = f"fork-{hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]}"
     async with AsyncExitStack() as stack:

@@ -18,7 +18,7 @@ from engine.contract import DecisionReply
 from engine.models import Model
 from games.base import Game
 from games.registry import load_game
-from runtime.agents.registry import make_agent
+from runtime.agents.registry import FORMS, make_agent
 from runtime.cli.common import (
     ConfigFlag,
     DtypeFlag,
@@ -61,8 +61,7 @@ def play(
         list[str],
         typer.Option(
             "--seat",
-            help="The agent of a seat; once for each seat, in order. decision,"
-            " decision:temperature=0.7, chat:URL, random, scripted:FILE.",
+            help=f"The agent of a seat; once for each seat, in order: {FORMS}.",
             metavar="AGENT",
         ),
     ],
@@ -113,9 +112,10 @@ def play(
         dtype=dtype,
     )
     job = Job(game, tuple(seat), matches)
-    asks = any(make_agent(name).asks for name in job.seats)
-    opened = model_of(model, settings) if asks else None
-    (report,) = anyio.run(lambda: _play([job], opened, settings, log, seed, quiet=json))
+    agents = [make_agent(name) for name in job.seats]
+    opened = model_of(model, settings) if any(agent.asks for agent in agents) else None
+    quiet = json or any(agent.interactive for agent in agents)
+    (report,) = anyio.run(lambda: _play([job], opened, settings, log, seed, quiet=quiet))
     paused = [match for match in report.matches if match.end == "paused"]
     if json:
         print_json(
@@ -242,7 +242,7 @@ def _table(job: Job) -> tuple[Game, list[Seat]]:
     """Give a job's game and agents, which suit one another."""
     game = load_game(job.game)
     seats = [Seat(name, make_agent(name)) for name in job.seats]
-    check_seats(game.facts, seats)
+    check_seats(game, seats)
     return game, seats
 
 

@@ -18,8 +18,8 @@ from runtime.replay import ReplayReport, replay_file
 
 REPLAY_DIFFERS = 4
 SHOWN = 20
-FEW = 400
-"""Matches up to which one process is faster than several, which have to start first."""
+SMALL = 32 << 20
+"""Bytes up to which one process is faster than several, which have to start first."""
 
 
 def replay(
@@ -122,14 +122,18 @@ def _check_flags(**given: object) -> None:
             raise typer.BadParameter(f"{name} needs {other}.")
 
 
+def _useful_processes(file: Path) -> int:
+    return 1 if file.stat().st_size <= SMALL else os.cpu_count() or 1
+
+
 def _replay(file: Path, match: str | None, processes: int | None, *, json: bool) -> int:
     async def run() -> ReplayReport:
-        count = 1
+        count = shared = 1
         if match is None:
             async with open_recordings(file) as recordings:
                 count = recordings.count()
+            shared = processes or _useful_processes(file)
         bar.update(TASK, total=count)
-        shared = processes or (1 if count <= FEW else os.cpu_count() or 1)
         return await replay_file(
             file,
             match=match,

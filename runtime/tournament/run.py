@@ -16,12 +16,12 @@ import msgspec
 from engine.client import Engine
 from games.base import Game
 from runtime.agents.registry import make_agent
-from runtime.errors import BadInput, first_of
+from runtime.errors import BadInput, CannotPlay, first_of
 from runtime.live import LiveMatches
 from runtime.match import Match
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Tally
-from runtime.tournament.plan import Fixture, Plan, fixtures, prefix_of, seats_of
+from runtime.tournament.plan import Fixture, Plan, fixtures, game_of, prefix_of, seats_of
 from runtime.tournament.ratings import Skills
 from runtime.tournament.standings import Played, Standings, played_of
 from store.errors import UnknownMatch
@@ -67,7 +67,12 @@ class Tournament:
         self._seats = seats_of(plan, game)
         self._agents = [make_agent(each.agent) for each in plan.agents]
         for each, agent in zip(plan.agents, self._agents, strict=True):
-            check_seats(game.facts, [Seat(each.name, agent)] * self._seats)
+            check_seats(game, [Seat(each.name, agent)] * self._seats)
+            if agent.interactive:
+                raise CannotPlay(
+                    f"agent {each.name!r} waits for a person, and a tournament plays many matches"
+                    " at once; `ostinato play` has one at a time"
+                )
         self._standings = Standings(len(plan.agents), self._seats)
         self._skills = Skills(len(plan.agents))
         self._waiting: dict[int, tuple[Fixture, Played]] = {}
@@ -154,7 +159,7 @@ class Tournament:
         plan = self._plan
         table = Table(
             log=self._log,
-            game=self._game,
+            game=game_of(plan, self._game, fixture.players),
             seats=tuple(
                 Seat(plan.agents[player].agent, self._agents[player], engines[player])
                 for player in fixture.players

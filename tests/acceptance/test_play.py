@@ -156,3 +156,24 @@ def test_a_worker_that_dies_is_started_again(ostinato: Command):
     decisions = done.document["decisions"]
     assert decisions["asked"] == decisions["answered"] > 0
     assert "the worker died and is started again" in done.stderr
+
+
+def test_a_person_plays_through_a_pipe(ostinato: Command):
+    arguments = ("play", "kuhn_poker", "--seat", "human", "--seat", "random", "--seed", 1)
+    done = ostinato(*arguments, "--log", "human.db", "--json", typed="maybe\n2\n1\n")
+    assert done.code == 0, done
+    assert "Your choice, number or label: 'maybe' is none of the 2 options." in done.stderr
+    assert [match["reason"] for match in done.document["matches"]] == ["terminated"]
+    ended = ostinato(*arguments, "--log", "other.db", typed="")
+    message = ended.stderr.splitlines()[-1]
+    assert ended.code == 1
+    assert "standard input ended" in message
+    assert "[runtime/bad_input]" in message
+    assert ostinato("replay", "human.db").code == 0
+
+
+def test_help_teaches_every_form_of_an_agent(ostinato: Command):
+    said = " ".join(ostinato("play", "--help", COLUMNS="200").stdout.replace("│", " ").split())
+    for form in ("decision:temperature=0.7", "mcts:simulations=", "minimax", "human", "scripted"):
+        assert form in said
+    assert "openspiel:BOT" in said

@@ -182,5 +182,33 @@ async def test_a_server_that_does_not_start_is_quoted(
         server_version(server)
 
 
+RESETS_AND_DIES = """#!{python}
+import re, socket, struct, sys
+from pathlib import Path
+
+folder = re.search('ports_file_dir: "(.*)"', Path(sys.argv[2]).read_text())[1]
+with socket.create_server(("127.0.0.1", 0)) as server:
+    ports = '{{"nats": ["nats://127.0.0.1:%d"]}}' % server.getsockname()[1]
+    Path(folder, "1.ports").write_text(ports)
+    greeted, _ = server.accept()
+    reset_on_close = struct.pack("ii", 1, 0)
+    greeted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset_on_close)
+    greeted.close()
+sys.exit("reset and gone")
+"""
+
+
+async def test_a_server_that_dies_in_its_greeting_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = tmp_path / "nats-server"
+    server.write_text(RESETS_AND_DIES.format(python=sys.executable))
+    server.chmod(0o755)
+    monkeypatch.setattr(broker_module, "find_server", lambda: server)
+    with pytest.raises(BrokerFailed, match="reset and gone"):
+        async with broker(tmp_path / "run"):
+            raise AssertionError
+
+
 def test_the_server_that_is_installed_is_new_enough() -> None:
     assert server_version(find_server()) >= MINIMUM_SERVER

@@ -15,7 +15,9 @@ from engine.bundle import Bundle
 from engine.contract import Ask, DecisionReply, DecisionRequest
 from engine.errors import RecordTooLong
 from engine.records import ask_from_system_one
+from tests.support.asker import words
 from tests.support.bundles import ORACLE, adapter_bundle, oracle_answers, oracle_cases, tuned_bundle
+from tests.support.over_queue import asking
 
 pytest.importorskip("vllm")
 
@@ -42,9 +44,13 @@ async def start(bundle: Bundle, *, max_batched_tokens: int) -> Any:
 
 @pytest.fixture(scope="module")
 async def tuned(tmp_path_factory):
-    backend = await start(tuned_bundle(tmp_path_factory.mktemp("tuned")), max_batched_tokens=2048)
-    yield backend
-    await backend.close()
+    """The tuned weights; has room for what comes together, and runs functions of the tests too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")
+        bundle = tuned_bundle(tmp_path_factory.mktemp("tuned"))
+        backend = await start(bundle, max_batched_tokens=2048)
+        yield backend
+        await backend.close()
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +324,44 @@ async def test_a_record_as_long_as_the_window_is_answered(tuned):
     state = "a" + " a" * (WINDOW - fixed - 1)
     reply = await tuned.decide(request(msgspec.structs.replace(ask, state=state)))
     assert reply.tokens == WINDOW
+
+
+async def test_over_the_queue_questions_on_one_state_are_read_in_one_step(tuned, tmp_path):
+    async with asking(tuned, tmp_path) as queue:
+        for turn, state in enumerate((words(300, 41), words(300, 41) + words(50, 42))):
+            await queue.pause()
+            for number in range(3):
+                await queue.ask(f"{turn}-{number}", state, number=number)
+            await queue.go_on(answered=3 * (turn + 1))
+            first, *others = sorted(queue.outcomes[f"{turn}-{n}"].last_step for n in range(3))
+            assert others == [others[0]] * 2  # the first read the state for all
+            assert others[0] <= first + 2  # what it kept is moved to where others can use it
+
+
+async def test_over_the_queue_earlier_deadlines_go_first(tuned, tmp_path):
+    dues = (160, 130, 190, 150, 140)
+    async with asking(tuned, tmp_path) as queue:
+        await queue.pause()
+        for due in dues:
+            await queue.ask(f"{due}", words(900, due), within_s=due)
+        await queue.go_on(answered=5)
+    ended = [queue.outcomes[f"{due}"].last_step for due in sorted(dues)]
+    assert ended == sorted(ended)
+    assert ended[0] < ended[-1]
+
+
+async def test_over_the_queue_a_lone_question_waits_one_step_at_most(tuned, tmp_path):
+    async with asking(tuned, tmp_path) as queue:
+        came = await queue.pause()
+        for number in range(3):
+            await queue.ask(f"others-{number}", words(2200, 52), number=number)
+        for number in range(2):
+            await queue.ask(f"long-{number}", words(2200, 53 + number))
+        await queue.ask("lone", words(20, 60), within_s=200)
+        await queue.go_on(answered=6)
+    ended = {name: outcome.last_step for name, outcome in queue.outcomes.items()}
+    # a new state takes two steps where nobody is beside it
+    assert ended.pop("lone") <= came + 2 + 1 < max(ended.values())
 
 
 async def test_the_fingerprint_names_what_answers_depend_on(adapted, tuned):

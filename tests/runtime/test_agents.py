@@ -68,12 +68,19 @@ def test_script_has_to_be_readable_text(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         ("desicion", "did you mean 'decision'"),
-        ("", "there are chat, decision, random, scripted"),
+        ("", "there are chat, decision, human, mcts, minimax, openspiel, random, scripted"),
         ("random:1", "takes no parameters"),
         ("scripted", "scripted:FILE"),
         ("decision:hot", "'hot' is not NAME=VALUE"),
         ("decision:temperature=x", "give a number"),
-        ("decision:tempo=1", "there are temperature, floor"),
+        ("decision:tempo=1", "there are temperature, floor, top_p"),
+        ("decision:floor=0.1,floor=0.2", "comes twice"),
+        ("decision:top_p=2", "from 0 to 1"),
+        ("mcts:simulations=0", "simulations"),
+        ("mcts:nodes=9", "there are simulations, deadline"),
+        ("minimax:nodes=many", "nodes"),
+        ("human:deadline=0", "deadline"),
+        ("openspiel:deep_thought", "no bot 'deep_thought'; there are"),
     ],
 )
 def test_unknown_agents_are_refused_with_a_hint(spec: str, message: str) -> None:

@@ -18,7 +18,7 @@ from engine.errors import (
 from games import Option, View, load_game
 from games.errors import ConformanceError
 from runtime import outbox
-from runtime.agents import Act, Turn
+from runtime.agents import Act, Agent, Turn
 from runtime.errors import CannotPlay
 from runtime.replay import replay_match
 from runtime.requests import decision_id
@@ -362,7 +362,7 @@ async def test_probabilities_are_recorded_in_the_games_order() -> None:
     assert answered.answers[0].probabilities == tuple(seen[0][label] for label in labels)
 
 
-class Stubborn:
+class Stubborn(Agent):
     """Names an illegal action `times` times, then the first legal one."""
 
     asks = False
@@ -405,7 +405,7 @@ async def test_illegal_action_that_is_no_valid_text_is_still_recorded() -> None:
     assert result.end == "terminated"
 
 
-class Cautious:
+class Cautious(Agent):
     """Asks, and has an answer of its own when there is none."""
 
     asks = True
@@ -438,7 +438,7 @@ async def test_agent_that_did_not_say_so_cannot_ask() -> None:
         await play_one(TICTACTOE, [agent, "random"])
 
 
-class Impatient:
+class Impatient(Agent):
     """Gives up waiting, and acts."""
 
     asks = True
@@ -449,7 +449,7 @@ class Impatient:
         return Act(turn.options[0].id)
 
 
-class Persistent:
+class Persistent(Agent):
     """Asks a second time when the first fails."""
 
     asks = True
@@ -497,7 +497,7 @@ async def test_agent_may_ask_again() -> None:
 
 
 async def test_agent_asks_one_thing_at_a_time() -> None:
-    class Hasty:
+    class Hasty(Agent):
         asks = True
 
         async def act(self, turn: Turn) -> Act:
@@ -506,6 +506,5 @@ async def test_agent_asks_one_thing_at_a_time() -> None:
                 group.start_soon(turn.ask, turn.questions())
             raise AssertionError
 
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(CannotPlay, match="one thing at a time"):
         await play_one(KUHN, [Hasty(), Hasty()], engine=SilentEngine())
-    assert caught.group_contains(CannotPlay, match="one thing at a time")

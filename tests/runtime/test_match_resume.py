@@ -14,7 +14,7 @@ from engine.errors import (
 )
 from games import load_game
 from games.base import Game
-from runtime.agents import Act, Turn
+from runtime.agents import Act, Agent, Turn
 from runtime.errors import CannotPlay, ReplayDiffers
 from runtime.match import Match
 from runtime.replay import replay_match
@@ -144,7 +144,7 @@ async def test_pending_decision_is_not_put_to_another_model() -> None:
 
 
 async def test_agent_that_asks_something_else_after_a_restart_is_refused() -> None:
-    class Fickle:
+    class Fickle(Agent):
         asks = True
 
         def __init__(self, text: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import NoWorker, QueueFull
 from games import load_game
-from runtime.agents import Act, Turn
+from runtime.agents import Act, Agent, Turn
 from runtime.errors import BadInput, CannotPlay
 from runtime.match import MatchResult
 from runtime.play import Run
@@ -109,7 +109,7 @@ async def test_seed_is_drawn_and_told_when_none_is_given() -> None:
 async def test_no_more_matches_at_once_than_allowed() -> None:
     now = most = 0
 
-    class Slow:
+    class Slow(Agent):
         asks = False
 
         async def act(self, turn: Turn) -> Act:

@@ -86,3 +86,42 @@ def test_bad_parameters_are_named(parameters: dict[str, Any]) -> None:
     [(name, _)] = parameters.items()
     with pytest.raises(UnknownAgent, match=name):
         make_policy(parameters)
+
+
+def test_top_p_draws_among_the_heaviest_alone() -> None:
+    policy = make_policy({"top_p": "0.7"})
+    assert policy == Policy(temperature=1.0, top_p=0.7)
+    probabilities = [0.1, 0.5, 0.15, 0.25]
+    chosen = {policy.choose(probabilities, draw / 1000) for draw in range(1000)}
+    assert chosen == {1, 3}
+    assert policy.choose(probabilities, 0.66) == 1
+    assert policy.choose(probabilities, 0.67) == 3
+
+
+def test_top_p_looks_at_what_the_temperature_makes_of_the_weights() -> None:
+    probabilities = [0.6, 0.3, 0.1]
+    cold = Policy(temperature=0.5, top_p=0.7)  # weights 0.78, 0.20, 0.02
+    warm = Policy(temperature=2.0, top_p=0.7)  # weights 0.47, 0.33, 0.19
+    assert {cold.choose(probabilities, draw / 100) for draw in range(100)} == {0}
+    assert {warm.choose(probabilities, draw / 100) for draw in range(100)} == {0, 1}
+
+
+def test_top_p_takes_the_first_of_equals_and_respects_the_floor() -> None:
+    even = [0.25] * 4
+    half = Policy(temperature=1.0, top_p=0.5)
+    assert {half.choose(even, draw / 100) for draw in range(100)} == {0, 1}
+    floored = Policy(temperature=1.0, top_p=0.99, floor=0.3)
+    assert {floored.choose([0.4, 0.4, 0.2], draw / 100) for draw in range(100)} == {0, 1}
+
+
+@given(
+    probabilities.filter(any),
+    numbers,
+    numbers,
+)
+def test_top_p_never_draws_what_is_lighter_than_what_it_leaves_out(
+    given: list[float], top_p: float, number: float
+) -> None:
+    index = Policy(temperature=1.0, top_p=top_p).choose(given, number)
+    assert given[index] > 0
+    assert sum(p for p in given if p > given[index]) <= top_p * sum(given) + 1e-9

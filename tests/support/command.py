@@ -66,13 +66,15 @@ class Command:
             MARK: self.mark,
         }
 
-    def __call__(self, *arguments: object, within_s: float = 60.0, **variables: str) -> Done:
-        """Run a command to its end."""
+    def __call__(
+        self, *arguments: object, within_s: float = 60.0, typed: str = "", **variables: str
+    ) -> Done:
+        """Run a command to its end, with what is typed as its input."""
         done = subprocess.run(
             self._command(arguments),
             cwd=self.folder,
             env=self.environment | variables,
-            stdin=subprocess.DEVNULL,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=within_s,

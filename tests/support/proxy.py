@@ -1,77 +1,100 @@
-"""A TCP proxy whose connections a test can cut."""
+"""A TCP proxy whose connections a test can cut.
+
+It runs in threads of its own and joins them all at the end, so that no socket of it is left to
+the garbage collector, whatever the event loop of the test was doing when it stopped.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+import socketserver
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import anyio.to_thread
 
 
-class Proxy:
+class Proxy(socketserver.ThreadingTCPServer):
     """Passes bytes on to one port of this machine."""
 
+    daemon_threads = False  # closing the server joins them
+
     def __init__(self, target: int) -> None:
-        self._target = target
-        self._open: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.target = target
+        self.port: int = self.server_address[1]
+        self._open: list[tuple[socket.socket, socket.socket]] = []
+        self._lock = threading.Lock()
+        self._ended = False
 
     def cut(self) -> int:
         """End every connection at once, without a farewell; give how many there were."""
-        cut = len(self._open)
-        for writer in list(self._open):
-            writer.transport.abort()
-        return cut // 2
+        with self._lock:
+            for pair in self._open:
+                _end(*pair)
+            return len(self._open)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._tasks.add(task)
-        both = {writer}
+    @contextmanager
+    def joined(self, client: socket.socket, server: socket.socket) -> Iterator[bool]:
+        """Hold two sockets as one connection; gives False once the proxy has ended."""
+        with self._lock:
+            self._open.append((client, server))
+            going = not self._ended
         try:
-            to_target = await asyncio.open_connection("127.0.0.1", self._target)
-            both.add(to_target[1])
-            self._open |= both
-            await asyncio.gather(_copy(reader, to_target[1]), _copy(to_target[0], writer))
-        except (OSError, asyncio.CancelledError):
-            pass  # the target is away, or the proxy ends; asyncio would log a cancelled one
+            yield going
         finally:
-            for each in both:
-                each.transport.abort()
-            self._open -= both
-            self._tasks.discard(task)
+            with self._lock:
+                self._open.remove((client, server))
 
-    async def _end(self) -> None:
-        for _ in range(
-            5
-        ):  # what was accepted just now gets its task, which then ends with the rest
-            await asyncio.sleep(0)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the loop closes what was aborted
+    def end(self) -> None:
+        """Accept nothing more, end every connection and wait for their threads."""
+        self.shutdown()
+        with self._lock:
+            self._ended = True
+        self.cut()
+        self.server_close()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.transport.abort()
+class _Connection(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        client: socket.socket = self.request
+        proxy = self.server
+        assert isinstance(proxy, Proxy)
+        with (
+            suppress(OSError),
+            socket.create_connection(("127.0.0.1", proxy.target)) as up,
+            proxy.joined(client, up) as going,
+        ):
+            if going:
+                back = threading.Thread(target=_copy, args=(up, client))
+                back.start()
+                _copy(client, up)
+                back.join()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    _end(source, sink)
+
+
+def _end(*sockets: socket.socket) -> None:
+    for each in sockets:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)  # wakes the threads that wait for it
 
 
 @asynccontextmanager
 async def proxy(target: int) -> AsyncIterator[Proxy]:
     """Run a proxy to a port for the length of the block."""
     running = Proxy(target)
-    server = await asyncio.start_server(running._accept, "127.0.0.1", 0)
-    running.port = server.sockets[0].getsockname()[1]
+    thread = threading.Thread(target=running.serve_forever, args=(0.02,))
+    thread.start()
     try:
         yield running
     finally:
-        server.close()
-        await running._end()
-        await server.wait_closed()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(running.end)
+            await anyio.to_thread.run_sync(thread.join)

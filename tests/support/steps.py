@@ -81,7 +81,9 @@ class Steps:
         """Let a chat come."""
         self._add(name, ids, tokens, None)
 
-    def decision(self, name: str, state: Sequence[int], *, public: int | None = None) -> None:
+    def decision(
+        self, name: str, state: Sequence[int], *, public: int | None = None, due: int = 0
+    ) -> None:
         """Let a question of 40 tokens come on a state; every name asks another one."""
         from engine.llm.plan import ReadPlan
         from engine.tokens import RecordField
@@ -95,7 +97,7 @@ class Steps:
             public_end=end if public is None else public,
             state_end=end,
         )
-        self._add(name, [*state, *question], 1, plan)
+        self._add(name, [*state, *question], 1, plan, due)
 
     def prime(self, name: str, state: Sequence[int], *, public: int | None = None) -> None:
         """Let a state come that is to be read ahead."""
@@ -105,7 +107,7 @@ class Steps:
         public = len(state) if public is None else public
         self._add(name, state[:end], 1, prime_plan(public, end))
 
-    def _add(self, name: str, ids: Sequence[int], tokens: int, plan: Any) -> None:
+    def _add(self, name: str, ids: Sequence[int], tokens: int, plan: Any, due: int = 0) -> None:
         import msgspec
         from vllm.sampling_params import SamplingParams
         from vllm.v1.request import Request
@@ -115,7 +117,7 @@ class Steps:
         extra = None if plan is None else {KEY: msgspec.to_builtins(plan)}
         params = SamplingParams(max_tokens=tokens, ignore_eos=True, extra_args=extra)
         self.scheduler.add_request(
-            Request(name, list(ids), params, None, block_hasher=self._hasher)
+            Request(name, list(ids), params, None, priority=due, block_hasher=self._hasher)
         )
 
     def step(self) -> dict[str, int]:
