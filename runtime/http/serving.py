@@ -195,6 +195,7 @@ async def _watch(
             gateway.engine = engine
             with contextlib.suppress(QueueUnavailable):  # the next look tells
                 gateway.chat.workers = await engine.chats()
+                gateway.metrics.workers.see(await engine.workers())
             if not told:
                 on_ready()
                 told = True
