@@ -24,6 +24,8 @@ from runtime.http.openapi import EXAMPLE
 from tests.support.command import Command, finished, wait_for
 from tests.support.servers import serving
 
+pytestmark = pytest.mark.timeout(300)
+
 CLIENT = Path(sys.executable).parents[1] / "js/node_modules/@typesafe-ai/sdk"
 SYSTEMONE = "/v1/systemone"
 DEADLINE_S = 50
@@ -190,9 +192,6 @@ def test_decisions_are_kept_in_a_log(ostinato: Command, tmp_path: Path):
     assert said in " ".join(replayed.stdout.split())
     other = ostinato("replay", "served.db", "--redecide", "mock:seed=2", "--json")
     assert (other.code, other.document["decisions"]) == (0, 3)
-    match = "systemone::alice"
-    moment = ostinato("replay", "served.db", "--match", match, "--at", 5, "--json").document
-    assert moment["views"][0]["public"] == "a door, and behind it a stair"
 
 
 def test_a_gateway_to_workers_elsewhere(ostinato: Command):
