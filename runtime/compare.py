@@ -93,9 +93,7 @@ def _content(fold: Fold, event: Event, after: Fold, factors: tuple[str, ...]) ->
             yield from _turn(fold, event)
             yield from compare_truth(after.state, event, len(fold.previous))
         case ChanceDrawn():
-            outcome, draw = chance_lot(fold)
-            yield "draw", event.draw, draw
-            yield "outcome", event.outcome, outcome
+            yield from _chance(fold, event)
             yield from compare_truth(after.state, event, len(fold.previous))
         case DecisionRequested():
             yield "decision", event.decision, decision_id(fold.match, fold.next_version)
@@ -116,6 +114,17 @@ def _content(fold: Fold, event: Event, after: Fold, factors: tuple[str, ...]) ->
             yield "action", f"{event.action} is illegal", f"{event.action} is {_legal(legal)}"
         case DecisionFailed() | AnswerDiscarded() | MatchPaused() | MatchStarted():
             pass
+
+
+def _chance(fold: Fold, event: ChanceDrawn) -> Iterator[Pair]:
+    """Compare what chance did; of an imported match, and of forks of it, that is as recorded."""
+    started = fold.started
+    inherited = started.parent is not None and fold.turn < started.parent.turns
+    if event.draw is None and (started.source is not None or inherited):
+        return
+    outcome, draw = chance_lot(fold)
+    yield "draw", event.draw, draw
+    yield "outcome", event.outcome, outcome
 
 
 def _turn(fold: Fold, event: TurnTaken) -> Iterator[Pair]:

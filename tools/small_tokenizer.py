@@ -40,7 +40,9 @@ CHAT_TEMPLATE: Final = (
 )
 
 
-def write_tokenizer(folder: Path, texts: Iterable[str], *, window: int) -> dict[str, int]:
+def write_tokenizer(
+    folder: Path, texts: Iterable[str], *, window: int, entries: int = ENTRIES
+) -> dict[str, int]:
     """Train a tokenizer, write its files, and give the ids of the added tokens."""
     tokenizer = Tokenizer(BPE())
     tokenizer.normalizer = normalizers.NFC()
@@ -54,7 +56,7 @@ def write_tokenizer(folder: Path, texts: Iterable[str], *, window: int) -> dict[
     tokenizer.decoder = decoders.ByteLevel()
     added = [*SPECIAL, *PLAIN, *SPEECH]
     trainer = BpeTrainer(
-        vocab_size=ENTRIES - len(added),
+        vocab_size=entries - len(added),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

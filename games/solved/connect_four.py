@@ -197,17 +197,23 @@ def best_action(state: State, searcher: Searcher) -> str:
     return next(option.id for option in state.options() if column_of(option.id) == best)
 
 
-def position(state: State, searcher: Searcher) -> Position:
-    """Judge a state in which a seat is to move; the key is that of its mirror image too."""
-    assert state.actor is not None
+def key(state: State) -> tuple[str, bool]:
+    """Name the position and its mirror image, and say whether it is for tests."""
     own, mask = board(state)
     name = f"{GAME} {picture(own, mask)}"
+    return name, mask.bit_count() > _OPENING and is_test(name)
+
+
+def position(state: State, searcher: Searcher) -> Position:
+    """Judge a state in which a seat is to move."""
+    assert state.actor is not None
+    name, test = key(state)
     return Position(
         game=GAME,
         key=name,
-        test=mask.bit_count() > _OPENING and is_test(name),
+        test=test,
         view=state.view(state.actor),
-        judged=_judged(state, own, mask, searcher),
+        judged=_judged(state, *board(state), searcher),
     )
 
 
