@@ -174,7 +174,8 @@ class Queue:
         with (
             anyio.CancelScope(shield=True),
             anyio.move_on_after(2),
-            contextlib.suppress(NatsError, OSError),  # the other end is gone already
+            # the other end is gone already; uvloop then refuses what was still to be sent
+            contextlib.suppress(NatsError, OSError, RuntimeError),
         ):
             await self._client.close()
 
