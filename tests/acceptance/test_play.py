@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,26 @@ def test_a_fallback_plays_on_without_the_engine(ostinato: Command):
     assert match["reason"] == "terminated"
     decisions = document["decisions"]
     assert decisions["asked"] == decisions["failed"] == decisions["fallback"] > 0
+    [agent] = document["signals"]["agents"]
+    assert (agent["agent"], agent["fallback"]) == ("decision", decisions["fallback"])
+    [seat] = document["signals"]["matches"]
+    assert (seat["match"], seat["seat"]) == (match["id"], 0)
     assert replayed(ostinato)["identical"]
+
+
+def test_signals_are_said_while_it_runs_and_at_the_end(ostinato: Command):
+    """Every line of the log is a document of its own, and the table counts what they tell."""
+    flags = ("--model", "mock:seed=1,fail=1", "--fallback", "random", "--seed", 1)
+    done = ostinato(
+        *("play", *duel("tictactoe", "decision", "random"), *flags, "--log", "a.db"),
+        OSTINATO_LOG_FORMAT="json",
+    )
+    assert done.code == 0, done
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    told = [line for line in lines if line["event"] == "agent: fallback"]
+    assert told[0]["level"] == "warning"
+    assert (told[0]["agent"], told[0]["seat"], told[0]["times"]) == ("decision", 0, 1)
+    assert told[0]["match"] in done.stdout.split("Signals")[1]
 
 
 def test_a_worker_that_dies_is_started_again(ostinato: Command):
