@@ -34,7 +34,7 @@ def replayed(ostinato: Command, log: str = "games.db") -> dict[str, Any]:
 
 def test_one_document_says_all(ostinato: Command):
     document = play(ostinato, *duel("tictactoe"), "--matches", 3, "--seed", 5)
-    assert set(document) == {"seed", "matches", "decisions", "log"}
+    assert set(document) == {"seed", "matches", "decisions", "signals", "log"}
     assert document["seed"] == 5
     assert document["log"] == "games.db"
     assert len({match["id"] for match in document["matches"]}) == 3
