@@ -22,7 +22,7 @@ from runtime.match import Match
 from runtime.signals import SignalReport, Signals
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Tally
-from runtime.tournament.plan import Fixture, Plan, fixtures, prefix_of, seats_of
+from runtime.tournament.plan import Fixture, Plan, fixtures, game_of, prefix_of, seats_of
 from runtime.tournament.ratings import Skills
 from runtime.tournament.standings import Played, Standings, played_of
 from store.errors import UnknownMatch
@@ -170,7 +170,7 @@ class Tournament:
         plan = self._plan
         table = Table(
             log=self._log,
-            game=self._game,
+            game=game_of(plan, self._game, fixture.players),
             seats=tuple(
                 Seat(plan.agents[player].agent, self._agents[player], engines[player])
                 for player in fixture.players
