@@ -140,7 +140,11 @@ def test_failed_decisions_pause_and_the_same_command_goes_on(ostinato: Command):
 
 def test_a_fallback_plays_on_without_the_engine(ostinato: Command):
     flags = ("--model", "mock:seed=1,fail=1", "--fallback", "random", "--seed", 1)
-    document = play(ostinato, *duel("tictactoe", "decision", "random"), *flags)
+    done = ostinato(
+        *("play", *duel("tictactoe", "decision", "random"), *flags, "--log", "games.db", "--json")
+    )
+    assert done.code == 0, done
+    document = done.document
     (match,) = document["matches"]
     assert match["reason"] == "terminated"
     decisions = document["decisions"]
