@@ -84,6 +84,9 @@ class Schedule:
     def __init__(self, lengths: Array, *, tokens: int, steps: int, seed: int) -> None:
         self._buckets = np.searchsorted(np.array(BUCKETS), lengths)
         self._usable = np.flatnonzero(lengths <= BUCKETS[-1])
+        if not len(self._usable):
+            raise ValueError(f"no record has {BUCKETS[-1]} tokens or fewer; generate more")
+        self._shortest = BUCKETS[int(self._buckets[self._usable].min())]
         self._tokens, self._steps, self._seed = tokens, steps, seed
 
     def __iter__(self) -> Iterator[Array]:
@@ -100,7 +103,7 @@ class Schedule:
     def _epoch(self, epoch: int, done: float) -> list[Array]:
         """Put every record of the lengths that are due into one batch."""
         source = np.random.default_rng([self._seed, epoch])
-        longest = next(length for until, length in CURRICULUM if done < until)
+        longest = max(self._shortest, next(most for until, most in CURRICULUM if done < until))
         short: list[Array] = []
         long: list[Array] = []
         for bucket, size in enumerate(BUCKETS):
