@@ -47,6 +47,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+def ok(name: str, detail: str) -> Check:
+    """Say that all is well."""
+    return Check(name=name, status="ok", detail=detail)
+
+
+def warning(name: str, detail: str, remedy: str) -> Check:
+    """Say what would be better otherwise."""
+    return Check(name=name, status="warning", detail=detail, remedy=remedy)
+
+
 class Memory(msgspec.Struct, frozen=True):
     """Bytes of what a model would be loaded into.
 
@@ -78,7 +88,7 @@ def examine_bundle(path: Path, memory: Memory | None, settings: WorkerSettings) 
         yield _failed("model", error)
         return
     note = "; its choices are arbitrary (random weights)" if bundle.arbitrary else ""
-    yield Check(name="model", status="ok", detail=f"{bundle.name} {bundle.hash}, all hashes{note}")
+    yield ok("model", f"{bundle.name} {bundle.hash}, all hashes{note}")
     lines: tuple[tuple[str, Callable[[Bundle], None], Callable[[Bundle], str]], ...] = (
         ("base", check_sizes, _base),
         ("head", check_head, _head),
@@ -88,7 +98,7 @@ def examine_bundle(path: Path, memory: Memory | None, settings: WorkerSettings) 
     for name, check, describe in lines:
         try:
             check(bundle)
-            yield Check(name=name, status="ok", detail=describe(bundle))
+            yield ok(name, describe(bundle))
         except EngineError as error:
             sound = False
             yield _failed(name, error)
@@ -149,14 +159,13 @@ def _tokenizer(bundle: Bundle) -> Check:
     text = path.read_text(encoding="utf-8")
     own = msgspec.json.encode(PRE_TOKENIZER).decode().strip('"')
     if own in text:
-        return Check(name="tokenizer", status="ok", detail=f"{found}, splits text as Qwen2 does")
+        return ok("tokenizer", f"{found}, splits text as Qwen2 does")
     joins = msgspec.json.encode(_MARKS_JOIN).decode().strip('"') in text
     how = "joins combining marks to letters" if joins else "splits text in a way of its own"
-    return Check(
-        name="tokenizer",
-        status="warning",
-        detail=f"{found}; its regex {how}, records are made with Qwen2's all the same",
-        remedy="take the tokenizer.json of the release",
+    return warning(
+        "tokenizer",
+        f"{found}; its regex {how}, records are made with Qwen2's all the same",
+        "take the tokenizer.json of the release",
     )
 
 
@@ -175,26 +184,23 @@ def release_line(bundle: Bundle) -> Check:
         digests |= manifest.extraction.source if manifest.extraction else {}
     found = likeness(digests)
     if found.release is None:
-        return Check(
-            name="release",
-            status="ok",
-            detail="this is not a released Clef: its head is another one, so answers are its own",
+        return ok(
+            "release",
+            "this is not a released Clef: its head is another one, so answers are its own",
         )
     release = f"{found.release.repository} at {found.release.revision[:7]}"
     if found.different:
-        return Check(
-            name="release",
-            status="warning",
-            detail=f"the head is that of {release}, but other files are not: "
+        return warning(
+            "release",
+            f"the head is that of {release}, but other files are not: "
             + ", ".join(found.different),
-            remedy=f"ostinato fetch {found.release.name}, then make the bundle again",
+            f"ostinato fetch {found.release.name}, then make the bundle again",
         )
     unseen = sorted(found.release.digests.keys() - set(found.same) - {"processor_config.json"})
     known = f"; not on record: {', '.join(unseen)}" if unseen else ""
-    return Check(
-        name="release",
-        status="ok",
-        detail=f"this is the real release: {len(found.same)} files are those of {release}{known}",
+    return ok(
+        "release",
+        f"this is the real release: {len(found.same)} files are those of {release}{known}",
     )
 
 
@@ -220,6 +226,4 @@ def memory_line(bundle: Bundle, memory: Memory, settings: WorkerSettings) -> Che
             detail=f"{needs}; with its cache a worker wants {wanted / GIB:.1f} GiB",
             remedy="end what else uses it (nvidia-smi names it), or set a smaller kv_cache_memory",
         )
-    return Check(
-        name="memory", status="ok", detail=f"{needs}; room for {laid_out.context:,} tokens"
-    )
+    return ok("memory", f"{needs}; room for {laid_out.context:,} tokens")

@@ -19,10 +19,10 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         way: How states are reused.
         tokens: Of the state.
-        kind: "new", "known", "grown" (by 60 tokens), or "8 at once" and "8 in turn".
-        ms: The fastest repeat, from the request to the last answer.
-        cpu_ms: Processor time of engine and front end together, the least of the repeats: what
-            neighbours on a shared machine disturb little.
+        kind: "new", "known", "grown" (by 60 tokens), "8 at once", "8 in turn", or "8 joint".
+        ms: The median of the repeats, from the request to the last answer.
+        cpu_ms: Processor time of engine and front end together, likewise: what neighbours on a
+            shared machine disturb little.
         read: Tokens that were read for it, of the last repeat.
     """
 
@@ -50,6 +50,6 @@ class Measured(msgspec.Struct, frozen=True):
     features: FeatureMemory
 
 
-def number_of_figures(sizes: Sequence[int]) -> int:
-    """Count what `measure` gives."""
-    return len(sizes) * (3 * (3 + len(NUMBERS)) + 1)
+def number_of_states(sizes: Sequence[int], repeats: int) -> int:
+    """Count the states that `measure` asks about: each in three ways."""
+    return 3 * len(sizes) * repeats

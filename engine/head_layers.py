@@ -139,8 +139,10 @@ class Memory:
             For the state, [S], and the rests, [R, L].
         """
         if self._scales is None:
+            # torch's own `var` takes ten times as long on a CPU
             state, rests = (
-                (part.var(-1, correction=0) + eps).rsqrt() for part in (self.state, self.rests)
+                torch.native_layer_norm(part, part.shape[-1:], None, None, eps)[2].squeeze(-1)
+                for part in (self.state, self.rests)
             )
             self._scales = state, rests
         return self._scales

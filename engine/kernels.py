@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.checkup import Check
+from engine.checkup import Check, ok, warning
 
 SLOW: Final = 0.85
 """Below this share of what is expected, a speed is a warning."""
@@ -137,12 +137,11 @@ def toolkit_line(toolkit: Toolkit) -> Check:
         if not found
     ]
     if not missing:
-        return Check(name="CUDA headers", status="ok", detail=f"{toolkit.headers}, nvcc, cc")
-    return Check(
-        name="CUDA headers",
-        status="warning",
-        detail=f"missing: {', '.join(missing)}; FlashInfer and Triton compile while they run",
-        remedy="install the CUDA toolkit of torch's version, gcc and python3-dev",
+        return ok("CUDA headers", f"{toolkit.headers}, nvcc, cc")
+    return warning(
+        "CUDA headers",
+        f"missing: {', '.join(missing)}; FlashInfer and Triton compile while they run",
+        "install the CUDA toolkit of torch's version, gcc and python3-dev",
     )
 
 
@@ -154,14 +153,13 @@ def judge(facts: Facts) -> Iterator[Check]:
     yield _quantization(facts)
     yield _graphs(facts)
     if facts.adapter:
-        yield Check(name="adapter kernel", status="ok", detail=facts.adapter)
+        yield ok("adapter kernel", facts.adapter)
     # on a processor vLLM says much about the card that is not there
     for line in facts.said if facts.capability else ():
-        yield Check(
-            name="vLLM says",
-            status="warning",
-            detail=line,
-            remedy="see the lines above; what is missing is named here",
+        yield warning(
+            "vLLM says",
+            line,
+            "see the lines above; what is missing is named here",
         )
     yield from _speeds(facts)
 
@@ -171,12 +169,11 @@ def _attention(facts: Facts) -> Check:
     fast = ("FLASH_ATTN", "FLASHINFER")
     slow = [name for name in facts.attention if name not in fast]
     if facts.capability is None or facts.capability < (8, 0) or not slow:
-        return Check(name="attention", status="ok", detail=found)
-    return Check(
-        name="attention",
-        status="warning",
-        detail=f"{found}, a fallback on this card{_why(facts, 'attention|flash')}",
-        remedy="install vLLM's CUDA build whole; unset VLLM_ATTENTION_BACKEND",
+        return ok("attention", found)
+    return warning(
+        "attention",
+        f"{found}, a fallback on this card{_why(facts, 'attention|flash')}",
+        "install vLLM's CUDA build whole; unset VLLM_ATTENTION_BACKEND",
     )
 
 
@@ -187,49 +184,45 @@ def _linear_attention(facts: Facts) -> Check:
         facts.capability == (9, 0) or facts.capability[0] == 10
     )
     if not able or "triton" not in facts.linear_attention:
-        return Check(name="linear attention", status="ok", detail=found)
-    return Check(
-        name="linear attention",
-        status="warning",
-        detail=f"{found}, where this card can run FlashInfer's{_why(facts, 'gdn')}",
-        remedy="install flashinfer-python and CUDA 13; let gdn_prefill_backend be",
+        return ok("linear attention", found)
+    return warning(
+        "linear attention",
+        f"{found}, where this card can run FlashInfer's{_why(facts, 'gdn')}",
+        "install flashinfer-python and CUDA 13; let gdn_prefill_backend be",
     )
 
 
 def _sampler(facts: Facts) -> Check:
     if facts.capability is None or facts.sampler != "native":
-        return Check(name="sampler", status="ok", detail=facts.sampler)
-    return Check(
-        name="sampler",
-        status="warning",
-        detail=f"PyTorch's own; decisions do not sample, chat does{_why(facts, 'sampl')}",
-        remedy="install flashinfer-python; unset VLLM_USE_FLASHINFER_SAMPLER",
+        return ok("sampler", facts.sampler)
+    return warning(
+        "sampler",
+        f"PyTorch's own; decisions do not sample, chat does{_why(facts, 'sampl')}",
+        "install flashinfer-python; unset VLLM_USE_FLASHINFER_SAMPLER",
     )
 
 
 def _quantization(facts: Facts) -> Check:
     if not facts.quantization:
-        return Check(name="quantization", status="ok", detail="the base is not quantized")
+        return ok("quantization", "the base is not quantized")
     found = ", ".join(facts.quantization)
     slow = [name for name in facts.quantization if name.startswith(_SLOW_KERNELS)]
     if facts.capability is None or not slow:
-        return Check(name="quantization", status="ok", detail=found)
-    return Check(
-        name="quantization",
-        status="warning",
-        detail=f"{found}: {', '.join(slow)} is a fallback{_why(facts, 'kernel|quant')}",
-        remedy="take a base in a form with a fast kernel here: W4A16 in groups of 128, or FP8",
+        return ok("quantization", found)
+    return warning(
+        "quantization",
+        f"{found}: {', '.join(slow)} is a fallback{_why(facts, 'kernel|quant')}",
+        "take a base in a form with a fast kernel here: W4A16 in groups of 128, or FP8",
     )
 
 
 def _graphs(facts: Facts) -> Check:
     if facts.capability is None or facts.graphs != "NONE":
-        return Check(name="CUDA graphs", status="ok", detail=facts.graphs.lower())
-    return Check(
-        name="CUDA graphs",
-        status="warning",
-        detail="none: every small step waits for the processor",
-        remedy="leave graphs on (no enforce_eager, no debugging flags of torch)",
+        return ok("CUDA graphs", facts.graphs.lower())
+    return warning(
+        "CUDA graphs",
+        "none: every small step waits for the processor",
+        "leave graphs on (no enforce_eager, no debugging flags of torch)",
     )
 
 
@@ -239,7 +232,7 @@ def _speeds(facts: Facts) -> Iterator[Check]:
     giga = f"{facts.bytes_s / 1e9:,.0f} GB/s"
     if card is None:
         detail = f"matrix products {tera}, copies {giga}; no figures of {facts.device} to compare"
-        yield Check(name="speed of the device", status="ok", detail=detail)
+        yield ok("speed of the device", detail)
     else:
         remedy = "see nvidia-smi for other programs, heat, a power limit, a slice of a card (MIG)"
         yield _speed("matrix products", tera, facts.flops / card.flops, card.source, remedy)
@@ -247,7 +240,7 @@ def _speeds(facts: Facts) -> Iterator[Check]:
     reached = facts.read_flops * facts.read_tokens / facts.read_s
     detail = f"{facts.read_tokens:,} tokens in {facts.read_s:.2f} s"
     if facts.capability is None or facts.read_tokens < READ_TOKENS // 2:
-        yield Check(name="reading a record", status="ok", detail=f"{detail}; nothing to compare")
+        yield ok("reading a record", f"{detail}; nothing to compare")
         return
     expected = _READ_SHARE * (card.flops if card else facts.flops)
     source = f"{_READ_SHARE:.0%} of the matrix products, as measured on an H200"
@@ -263,8 +256,8 @@ def _speeds(facts: Facts) -> Iterator[Check]:
 def _speed(name: str, detail: str, share: float, source: str, remedy: str) -> Check:
     text = f"{detail}, {share:.0%} of what is expected ({source})"
     if share >= SLOW:
-        return Check(name=name, status="ok", detail=text)
-    return Check(name=name, status="warning", detail=text, remedy=remedy)
+        return ok(name, text)
+    return warning(name, text, remedy)
 
 
 def _why(facts: Facts, about: str) -> str:

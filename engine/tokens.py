@@ -49,6 +49,7 @@ texts that hold such marks; it is therefore set here, whatever the file says.
 
 _CHUNK = 4096  # characters; a grown state costs the tokenization of one such chunk
 _CACHED_CHUNKS = 2048  # of the usual size together about 20 MB
+_CACHED_LONG = 32  # texts without line ends, JSON for one, are a single chunk of any size
 _SAFE_END = re.compile("\n(?=[!-~])")
 
 
@@ -106,7 +107,9 @@ class Encoder:
             "\n" in token.content or token.lstrip or token.rstrip or token.single_word
             for token in self._tokenizer.get_added_tokens_decoder().values()
         )
-        self._cached_ids = lru_cache(_CACHED_CHUNKS)(self._chunk_ids)
+        self._short_ids = lru_cache(_CACHED_CHUNKS)(self._chunk_ids)
+        self._long_ids = lru_cache(_CACHED_LONG)(self._chunk_ids)
+        self._places = lru_cache(_CACHED_LONG)(self._tokens_before)
 
     def ids(self, text: str) -> array[int]:
         """Give the token ids of one piece of text; added tokens in it count as such.
@@ -116,9 +119,8 @@ class Encoder:
         """
         ids: array[int] = array("I")
         for chunk in self._chunks(text):
-            ids.extend(
-                self._cached_ids(chunk) if len(chunk) <= 2 * _CHUNK else self._chunk_ids(chunk)
-            )
+            cached = self._short_ids if len(chunk) <= 2 * _CHUNK else self._long_ids
+            ids.extend(cached(chunk))
         return ids
 
     def encode(self, ask: Ask, *, window: int) -> list[Record]:
@@ -203,9 +205,7 @@ class Encoder:
         count, start = 0, 0
         for chunk in self._chunks(state):
             if start + len(chunk) > end:
-                covering = self._encoding(chunk).char_to_token(end - start)
-                assert covering is not None  # an ASCII character has a token of its own
-                return count + covering
+                return count + self._places(chunk, end - start)
             count += len(self.ids(chunk))
             start += len(chunk)
         return count
@@ -228,6 +228,11 @@ class Encoder:
 
     def _chunk_ids(self, chunk: str) -> array[int]:
         return array("I", self._encoding(chunk).ids)
+
+    def _tokens_before(self, chunk: str, character: int) -> int:
+        covering = self._encoding(chunk).char_to_token(character)
+        assert covering is not None  # an ASCII character has a token of its own
+        return covering
 
     def _encoding(self, text: str) -> Encoding:
         try:

@@ -6,6 +6,7 @@ GamesError                 games/error
 ├── UnsupportedGame        games/unsupported
 ├── IllegalAction          games/illegal_action
 ├── NotYourTurn            games/not_your_turn
+├── BadRecord              games/bad_record       a match in a file of another kind
 └── ConformanceError       games/conformance
 """
 
@@ -60,3 +61,21 @@ class ConformanceError(GamesError):
     """A law that every game must keep is broken; names the law, the seed and the turn."""
 
     code = "games/conformance"
+
+
+class BadRecord(GamesError):
+    """A match recorded elsewhere cannot be taken over as it stands.
+
+    Attributes:
+        number: Which of the file's matches it is, from 1; 0 for the file as a whole.
+        place: Where in it: a line, a move, an action.
+    """
+
+    code = "games/bad_record"
+
+    def __init__(self, number: int, place: str, what: str) -> None:
+        match = f"match {number}" if number else ""
+        super().__init__(f"{', '.join(filter(None, (match, place)))}: {what}")
+        self.number = number
+        self.place = place
+        self.what = what

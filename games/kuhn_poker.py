@@ -6,11 +6,13 @@ H. W. Kuhn, "A simplified two-person poker", Contributions to the Theory of Game
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import msgspec
 
 from games.base import CHANCE, GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction
+from games.layouts import Layout, find_layout, laid_out
 from games.questions import Option, Question, choice
 
 CARDS = ("Jack", "Queen", "King")
@@ -22,10 +24,7 @@ SHOWDOWNS = ("pp", "pbb", "bb")
 ENDINGS = (*SHOWDOWNS, "pbp", "bp")
 """Betting after which the hand is over."""
 
-_OPENINGS = (Option(PASS, "put in nothing"), Option(BET, "bet one more chip"))
-_ANSWERS = (Option(PASS, "give up the pot"), Option(BET, "call for one more chip"))
-
-_RULES = """\
+RULES = """\
 KUHN POKER
 Two players. The deck has three cards: Jack, Queen, King; the King is highest.
 Each player puts one chip into the pot and is dealt one card, which only that player sees.
@@ -36,6 +35,35 @@ If both pass, or a bet is called, the cards are shown and the higher card takes 
 PLAY
 """
 
+PLAIN = Layout(
+    name="plain",
+    version=1,
+    rules=RULES,
+    turns={
+        "deal": "Player {player} is dealt a card.\n",
+        "act": "Player {player}: {action}\n",
+        "show": "Player {player}: {action}; player 0 shows the {first}, player 1 the {second}\n",
+    },
+    options={
+        "check": "put in nothing",
+        "bet": "bet one more chip",
+        "fold": "give up the pot",
+        "call": "call for one more chip",
+    },
+)
+BARE = msgspec.structs.replace(PLAIN, name="bare", options={})
+LAYOUTS = {layout.name: layout for layout in (PLAIN, BARE)}
+"""`bare` leaves it to the reader what passing and betting come to."""
+
+
+@cache
+def _options(layout: str, answering: bool) -> tuple[Option, ...]:
+    facts = ("fold", "call") if answering else ("check", "bet")
+    return tuple(
+        Option(label, LAYOUTS[layout].describe([fact]))
+        for label, fact in zip((PASS, BET), facts, strict=True)
+    )
+
 
 class KuhnState(msgspec.Struct, frozen=True):
     """A hand under way.
@@ -44,11 +72,13 @@ class KuhnState(msgspec.Struct, frozen=True):
         cards: Indices of the dealt cards, by player.
         bets: The actions, one letter each.
         play: The public text: the rules, then a line for each turn.
+        layout: The name of the layout that it is told in.
     """
 
     cards: tuple[int, ...]
     bets: str
     play: str
+    layout: str = PLAIN.name
 
     @property
     def actor(self) -> int | None:
@@ -61,7 +91,7 @@ class KuhnState(msgspec.Struct, frozen=True):
         """Give pass and bet, with what they mean here."""
         if self.actor is None or self.actor == CHANCE:
             return ()
-        return _ANSWERS if self.bets.endswith("b") else _OPENINGS
+        return _options(self.layout, self.bets.endswith("b"))
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Give the cards that are left in the deck."""
@@ -74,18 +104,22 @@ class KuhnState(msgspec.Struct, frozen=True):
         legal = tuple(each.id for each in self.options() or self.outcomes())
         if action not in legal:
             raise IllegalAction(action, legal)
+        cards, bets, layout = self.cards, self.bets, LAYOUTS[self.layout]
         if self.actor == CHANCE:
-            line = f"Player {len(self.cards)} is dealt a card.\n"
-            return KuhnState((*self.cards, CARDS.index(action)), self.bets, self.play + line)
-        bets = self.bets + action[0]
-        line = f"Player {self.actor}: {action}{self._showdown(bets)}\n"
-        return KuhnState(self.cards, bets, self.play + line)
-
-    def _showdown(self, bets: str) -> str:
-        if bets not in SHOWDOWNS:
-            return ""
-        first, second = (CARDS[card] for card in self.cards)
-        return f"; player 0 shows the {first}, player 1 the {second}"
+            line = layout.turn("deal", player=len(cards))
+            cards = (*cards, CARDS.index(action))
+        else:
+            bets += action[0]
+            shown = bets in SHOWDOWNS
+            first, second = (CARDS[card] for card in cards)
+            line = layout.turn(
+                "show" if shown else "act",
+                player=self.actor,
+                action=action,
+                first=first if shown else "",
+                second=second if shown else "",
+            )
+        return KuhnState(cards, bets, self.play + line, self.layout)
 
     def resample(self, seat: int, draw: Callable[[int], float]) -> KuhnState | None:
         """Give the other player one of the two cards that this one does not have."""
@@ -131,31 +165,34 @@ class KuhnState(msgspec.Struct, frozen=True):
 class KuhnPoker:
     """The rules."""
 
-    facts = GameFacts(
-        id="kuhn_poker",
-        title="Kuhn poker",
-        rules_version=1,
-        layout_version=1,
-        min_seats=SEATS,
-        max_seats=SEATS,
-        max_options=2,
-        max_turns=5,
-        chance=True,
-        hidden=True,
-        min_return=-2.0,
-        max_return=2.0,
-        zero_sum=True,
-    )
+    layouts = LAYOUTS
+
+    def __init__(self, layout: Layout = PLAIN) -> None:
+        """Take the layout that it is told in."""
+        self.layout = layout
+        self.facts = GameFacts(
+            id="kuhn_poker" if layout.name == PLAIN.name else laid_out("kuhn_poker", [layout.name]),
+            title="Kuhn poker",
+            rules_version=1,
+            layout_version=layout.version,
+            min_seats=SEATS,
+            max_seats=SEATS,
+            max_options=2,
+            max_turns=5,
+            chance=True,
+            hidden=True,
+            min_return=-2.0,
+            max_return=2.0,
+            zero_sum=True,
+        )
 
     def start(self, *, seats: int, seed: int) -> KuhnState:
         """Give the state before the deal; nothing depends on the seed."""
         if seats != SEATS:
             raise BadGameParameters(f"kuhn_poker has 2 seats, not {seats}")
-        return KuhnState((), "", _RULES)
+        return KuhnState((), "", self.layout.rules, self.layout.name)
 
 
-def load(**parameters: str) -> KuhnPoker:
-    """Make the game; it takes no parameters."""
-    if parameters:
-        raise BadGameParameters(f"kuhn_poker takes no parameters, not {', '.join(parameters)}")
-    return KuhnPoker()
+def load(layout: str = PLAIN.name) -> KuhnPoker:
+    """Make the game in one of its `LAYOUTS`; raises BadGameParameters."""
+    return KuhnPoker(find_layout("kuhn_poker", layout, LAYOUTS))

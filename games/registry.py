@@ -1,7 +1,8 @@
 """Games by name: the built-in ones, those of installed packages, and those of other libraries.
 
 A package adds a game with an entry point in the group `ostinato.games`; its object is called with
-the parameters of the id, as strings, and gives a Game.
+the parameters of the id, as strings, and gives a Game. The parameter `layout` may name one layout
+for each seat, `tictactoe(layout=plain+bare)`: the object is then called for each of them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import importlib
 import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from inspect import signature
 
 from games.base import Game
 from games.errors import BadGameParameters, UnknownGame, UnsupportedGame
+from games.layouts import PARAMETER, SEPARATOR, Mixed
 
 BUILT_IN = {
     "tictactoe": "games.tictactoe:load",
@@ -21,6 +24,11 @@ BUILT_IN = {
     "expedition": "games.expedition:load",
     "holdem": "games.adapters.holdem:load",
 }
+RECORDED = {
+    "systemone": "games.systemone:load",
+}
+"""What is recorded like a match but has no rules."""
+
 LIBRARIES = {
     "openspiel": "games.adapters.openspiel:load",
     "pettingzoo": "games.adapters.pettingzoo:load",
@@ -47,13 +55,40 @@ def load_game(id: str) -> Game:
         return _object(LIBRARIES[library])(rest)
     if found is None:
         raise BadGameParameters(f"{id!r} is not a game's id; write NAME or NAME(key=value,...)")
-    name = found["name"]
-    return _factory(name)(**_parameters(id, found["parameters"] or ""))
+    parameters = _parameters(id, found["parameters"] or "")
+    names = parameters.get(PARAMETER, "").split(SEPARATOR)
+    if len(names) == 1:
+        return _made(id, found["name"], parameters)
+    games = {
+        name: _made(id, found["name"], {**parameters, PARAMETER: name})
+        for name in dict.fromkeys(names)
+    }
+    return Mixed(games, tuple(names)) if len(games) > 1 else games[names[0]]
+
+
+def load_recorded(id: str) -> Game:
+    """Give the game of a recorded match, which may be one that cannot be played.
+
+    Raises:
+        GamesError: As `load_game`.
+    """
+    return _object(RECORDED[id])() if id in RECORDED else load_game(id)
 
 
 def game_names() -> list[str]:
     """Give the names of all games but those of libraries, in order."""
     return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def _made(id: str, name: str, parameters: dict[str, str]) -> Game:
+    factory = _factory(name)
+    takes = signature(factory)
+    try:
+        takes.bind(**parameters)
+    except TypeError as error:
+        known = ", ".join(takes.parameters) or "no parameters"
+        raise BadGameParameters(f"{id}: {name} takes {known}: {error}") from error
+    return factory(**parameters)
 
 
 def _factory(name: str) -> Callable[..., Game]:
@@ -67,6 +102,11 @@ def _factory(name: str) -> Callable[..., Game]:
                 f"game {name!r} of {point.value} cannot be loaded: {error}; repair or remove its"
                 " package"
             ) from error
+    if name in RECORDED:
+        raise UnsupportedGame(
+            f"{name} is what clients of a server asked: it can be replayed and put to another"
+            " model, not played"
+        )
     near = difflib.get_close_matches(name.lower(), game_names(), n=3)
     hint = f"did you mean {' or '.join(near)}" if near else f"known are {', '.join(game_names())}"
     raise UnknownGame(f"no game {name!r}; {hint}, or openspiel:NAME, pettingzoo:NAME")

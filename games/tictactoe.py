@@ -8,6 +8,7 @@ import msgspec
 
 from games.base import GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction
+from games.layouts import Layout, find_layout, laid_out
 from games.questions import Option, Question, choice
 
 CELLS = (
@@ -35,7 +36,7 @@ MARKS = "XO"
 EMPTY = "."
 
 _INDEX = {label: index for index, label in enumerate(CELLS)}
-_RULES = """\
+RULES = """\
 TIC-TAC-TOE
 Two players take turns on a board of three rows and three columns. X moves first, then O.
 On a turn a player puts their mark into one empty cell.
@@ -44,6 +45,21 @@ A win counts 1, a draw 0, a loss -1.
 
 MOVES
 """
+
+PLAIN = Layout(
+    name="plain",
+    version=1,
+    rules=RULES,
+    turns={"move": "{mark}: {cell}\n"},
+    options={
+        "wins": "wins at once",
+        "stops": "stops three {other}",
+        "lets": "lets {other} win at once",
+    },
+)
+BARE = msgspec.structs.replace(PLAIN, name="bare", options={})
+LAYOUTS = {layout.name: layout for layout in (PLAIN, BARE)}
+"""`bare` leaves it to the reader to see what a move does."""
 
 
 @lru_cache(maxsize=6000)
@@ -63,7 +79,7 @@ def _completes(cells: str, cell: int, mark: str) -> bool:
 
 
 @lru_cache(maxsize=6000)
-def _options(cells: str, seat: int) -> tuple[Option, ...]:
+def _options(cells: str, seat: int, layout: str) -> tuple[Option, ...]:
     mark, other = MARKS[seat], MARKS[1 - seat]
     empty = [cell for cell in range(len(CELLS)) if cells[cell] == EMPTY]
     threats = {cell for cell in empty if _completes(cells, cell, other)}
@@ -71,12 +87,12 @@ def _options(cells: str, seat: int) -> tuple[Option, ...]:
     for cell in empty:
         facts: list[str] = []
         if _completes(cells, cell, mark):
-            facts.append("wins at once")
+            facts.append("wins")
         if cell in threats:
-            facts.append(f"stops three {other}")
+            facts.append("stops")
         if not facts and threats:
-            facts.append(f"lets {other} win at once")
-        options.append(Option(CELLS[cell], "; ".join(facts) or None))
+            facts.append("lets")
+        options.append(Option(CELLS[cell], LAYOUTS[layout].describe(facts, other=other)))
     return tuple(options)
 
 
@@ -92,15 +108,17 @@ class TicTacToeState(msgspec.Struct, frozen=True):
     Attributes:
         cells: Nine of X, O and a dot, row by row.
         moves: The public text: the rules, then a line for each move.
+        layout: The name of the layout that it is told in.
     """
 
     cells: str
     actor: int | None
     moves: str
+    layout: str = PLAIN.name
 
     def options(self) -> tuple[Option, ...]:
         """Give the empty cells, row by row."""
-        return () if self.actor is None else _options(self.cells, self.actor)
+        return () if self.actor is None else _options(self.cells, self.actor, self.layout)
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Chance has no part in it."""
@@ -114,8 +132,9 @@ class TicTacToeState(msgspec.Struct, frozen=True):
         mark = MARKS[self.actor]
         cells = f"{self.cells[:index]}{mark}{self.cells[index + 1 :]}"
         over = EMPTY not in cells or winner(cells) is not None
+        line = LAYOUTS[self.layout].turn("move", mark=mark, cell=action)
         return TicTacToeState(
-            cells, None if over else 1 - self.actor, f"{self.moves}{mark}: {action}\n"
+            cells, None if over else 1 - self.actor, self.moves + line, self.layout
         )
 
     def view(self, seat: int) -> View:
@@ -146,31 +165,34 @@ class TicTacToeState(msgspec.Struct, frozen=True):
 class TicTacToe:
     """The rules."""
 
-    facts = GameFacts(
-        id="tictactoe",
-        title="Tic-tac-toe",
-        rules_version=1,
-        layout_version=1,
-        min_seats=2,
-        max_seats=2,
-        max_options=9,
-        max_turns=9,
-        chance=False,
-        hidden=False,
-        min_return=-1.0,
-        max_return=1.0,
-        zero_sum=True,
-    )
+    layouts = LAYOUTS
+
+    def __init__(self, layout: Layout = PLAIN) -> None:
+        """Take the layout that it is told in."""
+        self.layout = layout
+        self.facts = GameFacts(
+            id="tictactoe" if layout.name == PLAIN.name else laid_out("tictactoe", [layout.name]),
+            title="Tic-tac-toe",
+            rules_version=1,
+            layout_version=layout.version,
+            min_seats=2,
+            max_seats=2,
+            max_options=9,
+            max_turns=9,
+            chance=False,
+            hidden=False,
+            min_return=-1.0,
+            max_return=1.0,
+            zero_sum=True,
+        )
 
     def start(self, *, seats: int, seed: int) -> TicTacToeState:
         """Give the empty board; nothing depends on the seed."""
         if seats != 2:
             raise BadGameParameters(f"tictactoe has 2 seats, not {seats}")
-        return TicTacToeState(EMPTY * len(CELLS), 0, _RULES)
+        return TicTacToeState(EMPTY * len(CELLS), 0, self.layout.rules, self.layout.name)
 
 
-def load(**parameters: str) -> TicTacToe:
-    """Make the game; it takes no parameters."""
-    if parameters:
-        raise BadGameParameters(f"tictactoe takes no parameters, not {', '.join(parameters)}")
-    return TicTacToe()
+def load(layout: str = PLAIN.name) -> TicTacToe:
+    """Make the game in one of its `LAYOUTS`; raises BadGameParameters."""
+    return TicTacToe(find_layout("tictactoe", layout, LAYOUTS))

@@ -21,7 +21,10 @@ from engine.client import Engine
 from engine.embedded import embedded
 from engine.models import open_model
 from games import kuhn_poker, load_game, tictactoe
+from games.errors import BadRecord
 from runtime.agents import make_agent
+from runtime.imports import play as play_record
+from runtime.imports import read_records
 from runtime.match import Match
 from runtime.replay import replay_match
 from runtime.table import Seat, Table, Terms
@@ -51,6 +54,36 @@ MATCHES = {
     FAULTY: {"faults": ("tictactoe", ["decision", "decision"])},
 }
 """Name, game and agents of each match, by the model that its decision agents ask."""
+
+RECORDS = {
+    "imported_chess": (
+        "match.pgn",
+        """\
+[Event "Chess960"]
+[White "first"]
+[Black "second"]
+[Result "1-0"]
+[Variant "Chess960"]
+[FEN "1r3k1r/pppppppp/8/8/8/8/PPPPPPPP/1R3K1R w HBhb - 0 1"]
+
+1. O-O O-O-O {both ways} 2. e4 (2. d4 d5) e5 3. f4 exf4 4. Rxf4 1-0
+""",
+    ),
+    "imported_hand": (
+        "hand.phh",
+        """\
+variant = 'NT'
+antes = [0, 0, 0]
+blinds_or_straddles = [1, 2, 0]
+min_bet = 2
+starting_stacks = [20, 50, 100]
+actions = ['d dh p1 AhAs', 'd dh p2 KhKs', 'd dh p3 QhQs', 'p3 cbr 100', 'p1 cc', 'p2 cc',
+  'd db 2c7d9h', 'd db Js', 'd db 3c']
+finishing_stacks = [60, 60, 50]
+""",
+    ),
+}
+"""Matches of other programs: name and content of a file."""
 
 
 async def play(
@@ -89,6 +122,17 @@ async def write(folder: Path, name: str, events: Sequence[Event]) -> list[Record
     await log.restore(name, stored)
     export_matches(log, folder / f"{name}.jsonl")
     return log.read(name)
+
+
+async def write_imported(folder: Path) -> None:
+    """Import the matches of other programs and write them."""
+    with tempfile.TemporaryDirectory() as home:
+        for name, (file, text) in RECORDS.items():
+            path = Path(home) / file
+            path.write_text(text)
+            [record] = read_records(path)
+            assert not isinstance(record, BadRecord), record
+            await write(folder, name, play_record(record, file=file)[1])
 
 
 async def write_failing(name: str, events: Sequence[Event]) -> None:
@@ -138,6 +182,7 @@ async def main() -> None:
                 for name, (game, agents) in matches.items():
                     events = await play(log, name, game, agents, engine=engine)
                     await write(FOLDER, name, events)
+    await write_imported(FOLDER)
     for failing in (changed_rule, changed_text, lost_event):
         await write_failing(failing.__name__, await failing())
 

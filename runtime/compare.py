@@ -18,7 +18,7 @@ from runtime.draws import uniform
 from runtime.fold import Asked, Fold, advance, state_hash, view_hashes
 from runtime.lots import chance_lot, fallback_lot, seat_draw
 from runtime.policy import Policy
-from runtime.requests import action_of, complete, decision_id, derive, questions_of
+from runtime.requests import action_of, complete, decision_id, derive_again, questions_of
 from store.events import (
     ActionRefused,
     AnswerDiscarded,
@@ -93,9 +93,7 @@ def _content(fold: Fold, event: Event, after: Fold, factors: tuple[str, ...]) ->
             yield from _turn(fold, event)
             yield from compare_truth(after.state, event, len(fold.previous))
         case ChanceDrawn():
-            outcome, draw = chance_lot(fold)
-            yield "draw", event.draw, draw
-            yield "outcome", event.outcome, outcome
+            yield from _chance(fold, event)
             yield from compare_truth(after.state, event, len(fold.previous))
         case DecisionRequested():
             yield "decision", event.decision, decision_id(fold.match, fold.next_version)
@@ -116,6 +114,17 @@ def _content(fold: Fold, event: Event, after: Fold, factors: tuple[str, ...]) ->
             yield "action", f"{event.action} is illegal", f"{event.action} is {_legal(legal)}"
         case DecisionFailed() | AnswerDiscarded() | MatchPaused() | MatchStarted():
             pass
+
+
+def _chance(fold: Fold, event: ChanceDrawn) -> Iterator[Pair]:
+    """Compare what chance did; of an imported match, and of forks of it, that is as recorded."""
+    started = fold.started
+    inherited = started.parent is not None and fold.turn < started.parent.turns
+    if event.draw is None and (started.source is not None or inherited):
+        return
+    outcome, draw = chance_lot(fold)
+    yield "draw", event.draw, draw
+    yield "outcome", event.outcome, outcome
 
 
 def _turn(fold: Fold, event: TurnTaken) -> Iterator[Pair]:
@@ -158,7 +167,7 @@ def _request(fold: Fold, event: DecisionRequested, factors: tuple[str, ...]) -> 
             yield "questions", _json(event.questions), _json(questions)
     view = fold.state.view(event.seat)
     try:
-        request = derive(view, event.questions, form=event.form, record=event.record)
+        request = derive_again(view, event)
     except EngineError as error:
         yield "sha256", event.sha256, str(error)
         return

@@ -6,12 +6,8 @@ have to see the same. A game that ends its process takes nothing else along.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 
 import msgspec
 
@@ -19,9 +15,9 @@ from games.base import Game
 from games.errors import ConformanceError, GamesError
 from games.registry import load_game
 from games.testing import Report
+from runtime.children import HASH_SEEDS, Ended, run_under_hash_seeds
 from runtime.draws import uniform
 
-HASH_SEEDS = ("1", "2")
 PACE_S = 0.5  # for how long turns are counted
 
 
@@ -66,7 +62,8 @@ def check_in_processes(
     arguments = [game, "--json", f"--seeds={seeds}", f"--limit={limit}"]
     arguments += [f"--most-turns={most_turns}", *([f"--seats={seats}"] if seats else [])]
     rules = load_game(game)
-    first, second = _reports(game, arguments)
+    command = [sys.executable, "-m", "games.testing", *arguments]
+    first, second = [_report(game, ended) for ended in run_under_hash_seeds(command)]
     if first.digest != second.digest:
         raise ConformanceError(
             f"{game} breaks the law 'hash seed', seeds 0 to {seeds - 1}, some turn: what it shows"
@@ -96,40 +93,14 @@ def pace(game: Game, *, seats: int) -> tuple[float, float]:
     return turns / spent, views / viewing
 
 
-def _reports(game: str, arguments: Sequence[str]) -> list[Report]:
-    """Run the checks side by side and give their reports, in the order of the hash seeds."""
-    command = [sys.executable, "-m", "games.testing", *arguments]
-    children = [
-        subprocess.Popen(
-            command,
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in HASH_SEEDS
-    ]
-    try:
-        return [_report(game, child) for child in children]
-    finally:
-        for child in children:
-            child.kill()
-            child.communicate()
-
-
-def _report(game: str, child: subprocess.Popen[str]) -> Report:
-    said, complaint = child.communicate()
-    if child.returncode == 0:
-        return msgspec.json.decode(said, type=Report)
-    if child.returncode == 1 and said:
-        fault = msgspec.json.decode(said, type=_Said).error
+def _report(game: str, ended: Ended) -> Report:
+    if ended.code == 0:
+        return msgspec.json.decode(ended.said, type=Report)
+    if ended.code == 1 and ended.said:
+        fault = msgspec.json.decode(ended.said, type=_Said).error
         raise _kinds().get(fault.code, GamesError)(fault.message)
-    how = f"code {child.returncode}"
-    if child.returncode < 0:
-        how = signal.Signals(-child.returncode).name
-    last = (complaint.strip().splitlines() or ["it said nothing"])[-1]
     raise ConformanceError(
-        f"{game} breaks the law 'play', some seed and turn: its process ended with {how} ({last});"
+        f"{game} breaks the law 'play', some seed and turn: its process ended with {ended.how};"
         " run python -X faulthandler -m games.testing to see where"
     )
 

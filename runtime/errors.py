@@ -6,6 +6,7 @@ RuntimeFault               runtime/error
 ├── BadInput               runtime/bad_input        a file or flag that cannot be used
 ├── CannotPlay             runtime/cannot_play      this agent cannot play this game
 ├── AgentFailed            runtime/agent_failed     it raised, took too long, gave no Act
+├── AgentBroken            runtime/agent_broken     a law that every agent has to keep is broken
 ├── ReplayDiffers          runtime/replay_differs
 └── WorkerFailed           runtime/worker_failed
 """
@@ -54,6 +55,12 @@ class AgentFailed(RuntimeFault):
     """An agent raised something, thought longer than it may, or gave something else than an Act."""
 
     code = "runtime/agent_failed"
+
+
+class AgentBroken(RuntimeFault):
+    """A law that every agent has to keep is broken; names the law, the game, seed and turn."""
+
+    code = "runtime/agent_broken"
 
 
 class ReplayDiffers(RuntimeFault):

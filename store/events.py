@@ -40,6 +40,22 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a match was recorded before it was imported.
+
+    Attributes:
+        format: Of the file: `pgn` or `phh`.
+        file: Its name, without folders.
+        number: Which of its matches it was, from 1.
+        tags: What it says of the match besides players and moves, such as place, date and result.
+    """
+
+    format: str
+    file: str
+    number: int
+    tags: dict[str, str]
+
+
 class ChatCost(msgspec.Struct, frozen=True, kw_only=True):
     """What a chat agent's answer took.
 
@@ -79,13 +95,19 @@ class MatchStarted(_Event, frozen=True, kw_only=True, tag="match_started"):
     views: tuple[str, ...]
     parent: Parent | None = None
     """For a fork: its first turns are repeated from there, so that it replays without it."""
+    source: Source | None = None
+    """For a match that was not played here; what chance did is then as recorded, not drawn."""
 
 
 class ChanceDrawn(_Event, frozen=True, kw_only=True, tag="chance_drawn"):
-    """Chance moved. `draw` is the number in [0, 1) from the match's seed that chose `outcome`."""
+    """Chance moved.
+
+    `draw` is the number in [0, 1) from the match's seed that chose `outcome`; None where the
+    outcome is that of an imported match.
+    """
 
     outcome: str
-    draw: float
+    draw: float | None
     state_hash: str
     views: tuple[str, ...]
 
@@ -111,6 +133,10 @@ class DecisionRequested(_Event, frozen=True, kw_only=True, tag="decision_request
     """Labels of the parts of a factored action that were chosen before this one."""
     draw: float | None = None
     """The policy's number in [0, 1) for the last of them that an answer chose, if one was drawn."""
+    option_texts: tuple[tuple[str, ...], ...] = ()
+    """Each question's options as the record shows them, where a client described some by JSON."""
+    max_length: int | None = None
+    """Tokens to which a client let the state's end be cut."""
 
 
 class DecisionAnswered(_Event, frozen=True, kw_only=True, tag="decision_answered"):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
-import zstandard
 
 from store.chain import Head, Row, check
-from store.errors import BadExport, CorruptLog, LogUnavailable, NewerSchema, UnknownMatch
+from store.errors import BadExport, CorruptLog, NewerSchema, UnknownMatch
+from store.files import reading, replacing
 from store.log import EventLog, Recorded, Stored
 
 FILE_VERSION = 1
@@ -71,7 +68,7 @@ def export_matches(log: EventLog, path: str | Path, matches: Sequence[str] | Non
             if match not in lengths:
                 raise UnknownMatch(f"the log has no match {match!r}; name one that it has")
         lengths = {match: lengths[match] for match in matches}
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(_encode(_Header("ostinato-matches", FILE_VERSION, lengths)) + b"\n")
         for match, length in lengths.items():
             for event in islice(log.stored(match), length):
@@ -88,7 +85,7 @@ def count_export(path: str | Path) -> int:
         BadExport, NewerSchema, LogUnavailable: As `read_export`.
     """
     path = Path(path)
-    with _reading(path) as file:
+    with reading(path) as file:
         return len(_header(path, file.readline()))
 
 
@@ -154,7 +151,7 @@ def _missing(log: EventLog, path: Path, match: str, stored: list[Stored]) -> lis
 def _read(
     path: Path, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[list[Stored], list[Recorded]]]:
-    with _reading(path) as file:
+    with reading(path) as file:
         lengths = _header(path, file.readline())
         line = 2
         for number, (match, length) in enumerate(lengths.items()):
@@ -205,40 +202,3 @@ def _event(path: Path, line: int, data: bytes, match: str, version: int) -> Stor
     if (found.match, found.version) != (match, version):
         raise CorruptLog(match, version, f"{path}, line {line}: the event is missing here")
     return Stored(version, found.schema, found.at_ms, digest, bytes(found.payload))
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        with path.open("rb") as raw:
-            if path.suffix == ".zst":
-                yield io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw))
-            else:
-                yield raw
-    except OSError as error:
-        raise LogUnavailable(f"{path} cannot be read ({error.strerror}); check the path") from error
-    except zstandard.ZstdError as error:
-        raise BadExport(f"{path} is not compressed as its name says ({error})") from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file that takes the place of `path` once everything is written."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as raw:
-            if path.suffix == ".zst":
-                compressor = zstandard.ZstdCompressor(write_checksum=True)
-                with compressor.stream_writer(raw, closefd=False) as file:
-                    yield file
-            else:
-                yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise LogUnavailable(
-            f"{path} cannot be written ({error.strerror}); check folder, permissions and space"
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -187,7 +187,6 @@ class _Job:
         self._copy(self.bundle / "head", (HEAD_TENSORS, HEAD_CONFIG))
         present = [name for name in _TOKENIZER if (self.tuned.folder / name).exists()]
         self._copy(self.bundle / "tokenizer", present)
-        write_report(self.bundle, matrices, errors, findings + over, rank=rank)
         left = {finding.tensor: finding.error for finding in findings}
         with written(self.bundle):
             bundle = write_manifest(
@@ -210,7 +209,10 @@ class _Job:
                 ),
                 known=known,
             )
-            record_answer(bundle)
+            unrecorded = record_answer(bundle)
+        write_report(
+            self.bundle, matrices, errors, findings + over, rank=rank, unrecorded=unrecorded
+        )
         return self.bundle
 
     def _compare(self) -> tuple[list[str], list[compare.Finding]]:

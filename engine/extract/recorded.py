@@ -13,27 +13,30 @@ from engine.selftest import FIXED
 from engine.tokens import Encoder
 
 
-def record_answer(bundle: Bundle) -> Bundle:
-    """Give the bundle with its answer to the fixed question in `bundle.json`.
+def record_answer(bundle: Bundle) -> str:
+    """Write the answer to the fixed question into `bundle.json`.
 
-    It is left as it is where the answer cannot be had: the model in float32 does not fit into the
-    memory that is free, its base is quantized or no whole model, or transformers is not installed.
+    Returns:
+        Why the answer cannot be had, and the bundle is left as it is; empty if it is recorded.
     """
+    if bundle.manifest.quantization:
+        return f"the base is quantized ({bundle.manifest.quantization})"
     weights = open_weights(bundle.base)
+    needed = footprint(weights, torch.float32)
     try:
         import psutil  # vLLM brings it along, and transformers
-    except ImportError:
-        return bundle
-    needed = footprint(weights, torch.float32)
-    if bundle.manifest.quantization or needed > psutil.virtual_memory().available:
-        return bundle
-    [record] = Encoder(bundle.tokenizer).encode(FIXED, window=bundle.window)
-    try:
+
+        if needed > psutil.virtual_memory().available:
+            return f"the model in float32 takes {needed / 1e9:.0f} GB, more than was free"
+        [record] = Encoder(bundle.tokenizer).encode(FIXED, window=bundle.window)
         [states] = hidden_states(
             weights, [record.input_ids], adapter=bundle.adapter, dtype=torch.float32, device="cpu"
         )
-    except (EngineMissing, BadWeights):
-        return bundle
+    except ImportError:
+        return "psutil is not installed; install ostinato[cpu] or ostinato[gpu]"
+    except (EngineMissing, BadWeights) as error:
+        return str(error)
     head = JointHead.from_file(bundle.head, bundle.head_config)
     [logits] = head.score(states, record.input_ids, weights.read("lm_head.weight"), record.fields)
-    return with_answer(bundle, tuple(round(logit, 5) for logit in logits.tolist()))
+    with_answer(bundle, tuple(round(logit, 5) for logit in logits.tolist()))
+    return ""

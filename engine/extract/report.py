@@ -32,8 +32,17 @@ def write_report(
     findings: list[Finding],
     *,
     rank: int,
+    unrecorded: str,
 ) -> None:
     """Write the report and its drawing into a bundle's folder.
+
+    Args:
+        folder: The bundle's.
+        matrices: What changed.
+        errors: What the adapter leaves of each change.
+        findings: What was left out.
+        rank: The adapter's.
+        unrecorded: Why the bundle has no answer to the fixed question; empty if it has.
 
     Raises:
         NotWritten: The disk is full or may not be written.
@@ -61,6 +70,9 @@ def write_report(
     if findings:
         lines += ["", "Left out:", "", "| tensor | what | error |", "| --- | --- | ---: |"]
         lines += [f"| {item.tensor} | {item.what} | {item.error:.3%} |" for item in findings]
+    if unrecorded:
+        lines += ["", f"No answer to the fixed question is recorded: {unrecorded}. A worker that "]
+        lines[-1] += "loads this bundle cannot compare its own with it."
     write_bytes(folder / REPORT, "\n".join([*lines, ""]).encode())
     write_bytes(folder / DRAWING, _drawing(matrices, rank).encode())
 

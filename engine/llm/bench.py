@@ -12,14 +12,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import count
+from itertools import count, product
+from statistics import median
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 from engine.bundle import Bundle
-from engine.contract import Ask, DecisionRequest
+from engine.contract import Ask, DecisionRequest, Form
 from engine.errors import EngineFailed
 from engine.figures import GROWTH, NUMBERS, FeatureMemory, Figure, Measured, Way
 from engine.llm.backend import VllmBackend
@@ -31,6 +32,7 @@ from engine.settings import WorkerSettings
 from engine.tokens import PREFIX, Encoder, Record
 from games.questions import Option, choice
 
+_OURS: tuple[Way, ...] = ("ostinato", "nothing reused")
 _OPTIONS = (Option("left"), Option("right"))
 _WORDS = ("river", "ridge", "camp", "rain", "wolf", "bread", "night", "path")
 
@@ -53,12 +55,12 @@ class _Reader:
             text += "".join(f" {pick.choice(_WORDS)}" for _ in range(max(1, missing // 2)))
         return text
 
-    async def ask(self, state: str, number: int = 1) -> int:
+    async def ask(self, state: str, number: int = 1, form: Form = "independent") -> int:
         """Ask so many questions at once; give the tokens that were read for them."""
         questions = [
             choice(f"q{index}", f"Way {next(self._asked)}?", _OPTIONS) for index in range(number)
         ]
-        ask = ask_from_questions(state=state, public_end=len(state), questions=questions)
+        ask = ask_from_questions(state=state, public_end=len(state), questions=questions, form=form)
         if self.way == "ostinato":
             return await self._decide(ask)
         read: list[int] = []
@@ -133,65 +135,84 @@ async def measure(
         bundle: The model.
         settings: How to load it.
         sizes: Tokens of the states.
-        repeats: Every figure is the best of so many, on states of their own.
-        report: Called with what is measured now and how many figures are done.
+        repeats: Every figure is the median of so many, on states of their own.
+        report: Called with what is measured now and the states done, of `number_of_states`.
 
     Raises:
         EngineError: The engine does not start or fails.
     """
     prepare_environment(debug=False)
     figures: list[Figure] = []
+    each = repeats * len(sizes)
     report("starting the engine", 0)
     async with _engine(bundle, settings, stock=False) as backend:
         [memory] = await backend.engine.collective_rpc("feature_memory")
         encoder = Encoder(bundle.tokenizer)
-        for way in ("ostinato", "nothing reused"):
-            async for figure in _figures(_Reader(way, backend, encoder), sizes, repeats):
-                figures.append(figure)
-                report(f"{way}, {figure.tokens:,} tokens", len(figures))
-    report("starting the engine with vLLM's scheduler", len(figures))
+        for number, way in enumerate(_OURS):
+            note = partial(_note, report, way, number * each)
+            figures += await _figures(_Reader(way, backend, encoder), sizes, repeats, note)
+    report("starting the engine with vLLM's scheduler", len(_OURS) * each)
     async with _engine(bundle, settings, stock=True) as backend:
-        async for figure in _figures(_Reader("whole blocks", backend, encoder), sizes, repeats):
-            figures.append(figure)
-            report(f"whole blocks, {figure.tokens:,} tokens", len(figures))
+        note = partial(_note, report, "whole blocks", len(_OURS) * each)
+        figures += await _figures(_Reader("whole blocks", backend, encoder), sizes, repeats, note)
     return Measured(figures, FeatureMemory(*memory))
 
 
-async def _figures(reader: _Reader, sizes: Sequence[int], repeats: int) -> AsyncIterator[Figure]:
-    for tokens in sizes:
-        times: dict[str, list[float]] = {}
-        cpu: dict[str, list[float]] = {}
-        read: dict[str, int] = {}
+def _note(
+    report: Callable[[str, int], None], way: Way, before: int, tokens: int, done: int
+) -> None:
+    report(f"{way}, {tokens:,} tokens", before + done)
 
-        async def timed(kind: str, state: str, number: int = 1, turns: int = 1) -> None:
-            started, spent, tokens_read = time.perf_counter(), await reader.cpu_seconds(), 0
-            for _ in range(turns):
-                tokens_read += await reader.ask(state, number)
-            times.setdefault(kind, []).append((time.perf_counter() - started) * 1e3)  # noqa: B023
-            spent = await reader.cpu_seconds() - spent
-            cpu.setdefault(kind, []).append(spent * 1e3)  # noqa: B023
-            read[kind] = tokens_read  # noqa: B023
 
-        for repeat in range(repeats):
-            seed = 1000 * tokens + 10 * repeat + len(reader.way)  # no state comes twice
-            state = reader.state(tokens, seed)
-            await timed("new", state)
-            await reader.ask(state)
-            await timed("known", state)
-            await timed("grown", state + "\n" + reader.state(GROWTH, seed))
-            for number in NUMBERS:
-                await timed(f"{number} at once", state, number)
-            if reader.way == "ostinato":
-                await timed(f"{max(NUMBERS)} in turn", state, turns=max(NUMBERS))
-        for kind, each in times.items():
-            yield Figure(
-                way=reader.way,
-                tokens=tokens,
-                kind=kind,
-                ms=min(each),
-                cpu_ms=min(cpu[kind]),
-                read=read[kind],
-            )
+async def _figures(
+    reader: _Reader, sizes: Sequence[int], repeats: int, note: Callable[[int, int], None]
+) -> list[Figure]:
+    """Measure all sizes in turn, again and again: so that what disturbs one disturbs the others."""
+    times: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    read: dict[tuple[int, str], int] = {}
+
+    async def timed(
+        tokens: int,
+        kind: str,
+        state: str,
+        number: int = 1,
+        *,
+        turns: int = 1,
+        form: Form = "independent",
+    ) -> None:
+        started, spent, tokens_read = time.perf_counter(), await reader.cpu_seconds(), 0
+        for _ in range(turns):
+            tokens_read += await reader.ask(state, number, form)
+        passed = (time.perf_counter() - started) * 1e3
+        spent = (await reader.cpu_seconds() - spent) * 1e3
+        times.setdefault((tokens, kind), []).append((passed, spent))
+        read[tokens, kind] = tokens_read
+
+    many = max(NUMBERS)
+    for repeat, tokens in product(range(repeats), sizes):
+        note(tokens, repeat * len(sizes) + sizes.index(tokens))
+        seed = 1000 * tokens + 10 * repeat + len(reader.way)  # no state comes twice
+        state = reader.state(tokens, seed)
+        await timed(tokens, "new", state)
+        await reader.ask(state)
+        await timed(tokens, "known", state)
+        await timed(tokens, "grown", state + "\n" + reader.state(GROWTH, seed))
+        for number in NUMBERS:
+            await timed(tokens, f"{number} at once", state, number)
+        if reader.way == "ostinato":
+            await timed(tokens, f"{many} in turn", state, turns=many)
+            await timed(tokens, f"{many} joint", state, many, form="joint")
+    return [
+        Figure(
+            way=reader.way,
+            tokens=tokens,
+            kind=kind,
+            ms=median(passed for passed, _ in each),
+            cpu_ms=median(spent for _, spent in each),
+            read=read[tokens, kind],
+        )
+        for (tokens, kind), each in times.items()
+    ]
 
 
 @asynccontextmanager

@@ -91,6 +91,9 @@ _USED = (
         ("execute_model_state", "input_batch", "requests"),
     ),
     ("vllm.v1.worker.gpu_model_runner", "ExecuteModelState", ("hidden_states",)),
+    ("vllm.v1.worker.gpu_input_batch", "InputBatch", ("block_table", "req_ids")),
+    ("vllm.v1.worker.block_table", "BlockTable", ("slot_mapping",)),
+    ("vllm.v1.worker.lora_model_runner_mixin", "LoRAModelRunnerMixin", ("lora_manager",)),
     ("vllm.platforms.interface", "Platform", ("get_punica_wrapper",)),
     (
         "vllm.lora.punica_wrapper.punica_base",
@@ -126,6 +129,19 @@ _USED_ON_CPU = (
     ("vllm.utils.torch_utils", "", ("LayerNameType", "_resolve_layer_name")),
 )
 _USED_ON_GPU = (
+    # the newer of the two model runners, which vLLM takes on some cards
+    (
+        "vllm.v1.worker.gpu.model_runner",
+        "GPUModelRunner",
+        ("block_tables", "execute_model_state"),
+    ),
+    ("vllm.v1.worker.gpu.model_runner", "ExecuteModelState", ("hidden_states", "input_batch")),
+    ("vllm.v1.worker.gpu.input_batch", "InputBatch", ("num_tokens", "req_ids")),
+    (
+        "vllm.v1.worker.gpu.block_table",
+        "BlockTables",
+        ("input_block_tables", "kernel_block_sizes", "slot_mappings"),
+    ),
     (
         "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn",
         "",
@@ -214,8 +230,8 @@ def _installed() -> str | None:
 
 
 def _has(owner: Any, name: str) -> bool:
-    """See a name on a module or class, or among the attributes that its instances get."""
+    """See a name on a module or class, or among the attributes that its methods know."""
     if hasattr(owner, name) or name in getattr(owner, "__dataclass_fields__", ()):
         return True
-    code: CodeType | None = getattr(getattr(owner, "__init__", None), "__code__", None)
-    return code is not None and name in code.co_names
+    codes = (getattr(method, "__code__", None) for method in vars(owner).values())
+    return any(isinstance(code, CodeType) and name in code.co_names for code in codes)

@@ -54,6 +54,16 @@ class HoldemState:
         self._options: tuple[Option, ...] | None = None
 
     @property
+    def table(self) -> State:
+        """The hand as pokerkit has it, to be looked at only."""
+        return self._table
+
+    @property
+    def stakes(self) -> Stakes:
+        """What is played for."""
+        return self._game.stakes
+
+    @property
     def actor(self) -> int | None:
         """Chance deals a card where one is due; then the players act in turn."""
         if not self._table.status:
@@ -148,12 +158,13 @@ class Holdem:
     """The rules.
 
     Attributes:
+        stakes: What is played for.
         sizes: Which amounts are offered: `min`, `all-in`, a part of the pot such as `50%`, or a
             number of chips to raise to.
     """
 
     def __init__(self, *, id: str, stakes: Stakes, sizes: tuple[str, ...]) -> None:
-        self._stakes = stakes
+        self.stakes = stakes
         self.sizes = sizes
         given = [len(each) for each in (stakes.stacks, stakes.antes) if len(each) > 1]
         fewest, most = (given[0], given[0]) if given else (max(2, len(stakes.blinds)), SEATS[-1])
@@ -186,7 +197,7 @@ class Holdem:
                 f"{facts.id} has {facts.min_seats} to {facts.max_seats} seats, not {seats}"
             )
         try:
-            table = set_up(self._stakes, seats)
+            table = set_up(self.stakes, seats)
         except ValueError as error:
             raise BadGameParameters(f"{facts.id}: {error}") from error
         return HoldemState(self, table, public=RULES + told(table, 0))

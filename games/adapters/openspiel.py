@@ -59,6 +59,11 @@ class OpenSpielState:
         """The seat to act, `CHANCE`, or None at the end."""
         return None if self._state.is_terminal() else self._state.current_player()
 
+    @property
+    def inner(self) -> pyspiel.State:
+        """OpenSpiel's own state, to be looked at only."""
+        return self._state
+
     def options(self) -> tuple[Option, ...]:
         """Give the legal actions in OpenSpiel's order, named as OpenSpiel names them."""
         if self.actor is None or self.actor == CHANCE:

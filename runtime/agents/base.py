@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -47,6 +47,7 @@ class Turn:
     Attributes:
         options: What is legal, in the game's order; at least two.
         facts: What there is to know about the game.
+        number: How many turns the match has had, those of chance and forced ones included.
         index: How often this seat chose before in this match, forced actions not counted.
         refused: Why the action that was named before in this turn is not legal, or None.
     """
@@ -65,6 +66,7 @@ class Turn:
         self.seat = actor
         self.options = options
         self.facts = facts
+        self.number = fold.turn
         self.index = fold.choices[actor]
         self.refused = fold.refused[-1] if fold.refused else None
         self._fold = fold
@@ -137,13 +139,15 @@ class Agent(ABC):
 
     Attributes:
         asks: Whether it asks a decision model, so that a match with it needs one.
+        quick: Whether it acts at once, so that there is no time to read anything ahead.
         interactive: Whether a person answers, so that one match at a time is enough.
         deadline_s: Seconds that it may think in a turn, waiting for a model not counted; None takes
             the match's deadline of a decision.
     """
 
-    asks: ClassVar[bool] = False
-    interactive: ClassVar[bool] = False
+    asks: bool = False
+    quick: bool = False
+    interactive: bool = False
     deadline_s: float | None = None
 
     def check(self, game: Game) -> None:  # noqa: B027 - most agents play every game

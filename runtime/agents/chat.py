@@ -23,6 +23,7 @@ _SYSTEM: Final = (
     " last. Answer with the label of that option and with nothing else."
 )
 _TOKENS_BESIDE: Final = 16  # room for what a model writes around a label
+_LATE_S: Final = 5.0  # by which an answer that expires is told before the agent is given up
 _SHOWN: Final = 200  # characters of an answer that is no label
 _SEEDS: Final = 2**31
 
@@ -77,6 +78,7 @@ class ChatAgent(Agent):
 
     def __init__(self, settings: ChatSettings) -> None:
         self._settings = settings
+        self.deadline_s = settings.deadline_s + _LATE_S
         self._headers: dict[str, str] = {}
         if settings.key_file is not None:
             self._headers["authorization"] = f"Bearer {_read_key(settings.key_file)}"

@@ -12,7 +12,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from engine.figures import GROWTH, NUMBERS, FeatureMemory, Figure, Measured, number_of_figures
+from engine.figures import GROWTH, NUMBERS, FeatureMemory, Figure, Measured, number_of_states
 from runtime.cli.common import (
     CacheFlag,
     ConfigFlag,
@@ -42,7 +42,7 @@ def engine(
     sizes: Annotated[
         str, typer.Option(help="Tokens of the states, with commas between.", metavar="N,N,...")
     ] = "300,2000,8000,16000",
-    repeats: Annotated[int, typer.Option(min=1, help="Every figure is the least of so many.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Every figure is the median of so many.")] = 3,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw the figures into this file; needs matplotlib.", metavar="FILE.svg"),
@@ -82,7 +82,7 @@ def engine(
     bundle, worker = opened.bundle, settings.worker
     from engine.llm.bench import measure
 
-    with progress("starting", number_of_figures(numbers), quiet=json) as bar:
+    with progress("starting", number_of_states(numbers, repeats), quiet=json) as bar:
 
         def report(what: str, done: int) -> None:
             bar.update(TASK, description=what, completed=done)
@@ -134,31 +134,33 @@ def _times(figures: list[Figure], *, cpu: bool) -> Times:
 def _show(times: Times, unit: str, dtype: str) -> None:
     table = Table(title=f"One question: {unit} (tokens read), {dtype}")
     table.add_column("state of", justify="right")
-    for column in ("known", f"grown by {GROWTH}", "new"):
+    for column in ("known", ": shortest", f"grown by {GROWTH}", "new"):
         table.add_column(column, justify="right")
     for column in ("known, whole blocks", "grown, whole blocks", "nothing reused"):
         table.add_column(column, justify="right")
     for tokens, row in times.of.items():
-        cells = [row["ostinato", kind] for kind in ("known", "grown", "new")]
-        cells += [row["whole blocks", kind] for kind in ("known", "grown")]
-        cells.append(row["nothing reused", "known"])
-        table.add_row(f"{tokens:,}", *(f"{ms:,.0f} ({read:,})" for ms, read in cells))
+        keys = [("ostinato", kind) for kind in ("known", "grown", "new")]
+        keys += [("whole blocks", "known"), ("whole blocks", "grown"), ("nothing reused", "known")]
+        cells = [f"{row[key][0]:,.0f} ({row[key][1]:,})" for key in keys]
+        longer = row["ostinato", "known"][0] / times.ms(min(times.of), "ostinato", "known")
+        table.add_row(f"{tokens:,}", cells[0], f"{longer:.1f}", *cells[1:])
     out.print(table)
     table = Table(title=f"Questions at once on a known state: {unit}")
     many = max(NUMBERS)
-    columns = [f"{many} in turn", f"{many} : 1", f"{many} : in turn"]
+    columns = [f"{many} in turn", f"{many} joint", f"{many} : 1", f"{many} : in turn"]
     columns += [f"{many}, whole blocks", f"{many}, nothing reused"]
     for column in ("state of", *map(str, NUMBERS), *columns):
         table.add_column(column, justify="right")
     for tokens in times.of:
         ours = [times.ms(tokens, "ostinato", f"{number} at once") for number in NUMBERS]
         turns = times.ms(tokens, "ostinato", f"{many} in turn")
+        joint = times.ms(tokens, "ostinato", f"{many} joint")
         others = [
             times.ms(tokens, way, f"{many} at once") for way in ("whole blocks", "nothing reused")
         ]
         table.add_row(
             f"{tokens:,}",
-            *(f"{ms:,.0f}" for ms in (*ours, turns)),
+            *(f"{ms:,.0f}" for ms in (*ours, turns, joint)),
             f"{ours[-1] / ours[0]:.1f}",
             f"{ours[-1] / turns:.2f}",
             *(f"{ms:,.0f}" for ms in others),

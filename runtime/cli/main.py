@@ -15,6 +15,7 @@ from games.errors import GamesError
 from runtime.cli import (
     bench,
     check,
+    check_agent,
     decide,
     doctor,
     extract,
@@ -51,6 +52,7 @@ app.command(name="demo")(play.demo)
 app.command(name="replay")(replay.replay)
 app.command(name="tournament")(tournament.tournament)
 app.command(name="check")(check.check)
+app.command(name="check-agent")(check_agent.check_agent)
 app.command(name="decide")(decide.decide)
 app.command(name="export")(logs.export)
 app.command(name="import")(logs.import_)

@@ -31,9 +31,13 @@ def show(file: Path, match: str, version: int, *, home: Path, json: bool) -> int
     out.print_json(data=document["event"])
     out.rule("state", align="left")
     _print(f"{document['state']}\nSHA-256 {document['state_hash']}")
-    public = moment.views[0].public  # the same for every seat, as a law of games has it
-    out.rule(f"what every seat sees, {len(public)} characters", align="left")
-    _print(public)
+    publics: dict[str, list[int]] = {}  # more than one only where seats have layouts of their own
+    for seat, view in enumerate(moment.views):
+        publics.setdefault(view.public, []).append(seat)
+    for public, seats in publics.items():
+        who = "every seat sees" if len(publics) == 1 else f"seats {seats} see"
+        out.rule(f"what {who}, {len(public)} characters", align="left")
+        _print(public)
     for seat, view in enumerate(moment.views):
         out.rule(f"what seat {seat} sees besides", align="left")
         _print(view.private)

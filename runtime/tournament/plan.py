@@ -19,6 +19,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from games.base import Game
+from games.errors import BadGameParameters
+from games.layouts import LaidOut, laid_out
 from games.registry import load_game
 from runtime.draws import match_seed
 from runtime.errors import BadInput
@@ -43,11 +45,13 @@ class Contestant(_Table, frozen=True, kw_only=True):
     Attributes:
         agent: As `ostinato play --seat` takes it.
         model: As `--model` takes it, for an agent that asks; None takes the command's.
+        layout: In which of its layouts it is told the game; None takes the game's own.
     """
 
     name: str
     agent: str
     model: str | None = None
+    layout: str | None = None
 
 
 class Budget(_Table, frozen=True, kw_only=True):
@@ -148,10 +152,21 @@ def prefix_of(plan: Plan, game: Game, hashes: tuple[str | None, ...]) -> str:
         game: Its game.
         hashes: Of each agent's model, None for one that asks none.
     """
-    agents = [(each.name, each.agent) for each in plan.agents]
+    agents = [
+        (each.name, each.agent, *([each.layout] if each.layout else [])) for each in plan.agents
+    ]
     what = [game.facts.id, agents, hashes, plan.format, plan.seed, seats_of(plan, game)]
     digest = hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:8]
     return f"{_NOT_IN_ID.sub('_', game.facts.id).strip('_')}-{digest}-"
+
+
+def game_of(plan: Plan, game: Game, players: tuple[int, ...]) -> Game:
+    """Give the game as it is told to the players of a match, seat by seat."""
+    if all(plan.agents[player].layout is None for player in players):
+        return game
+    assert isinstance(game, LaidOut)  # `read_plan` has loaded it with a layout
+    names = [plan.agents[player].layout or game.layout.name for player in players]
+    return load_game(laid_out(plan.game, names))
 
 
 def _check_keys(path: Path, values: dict[str, Any]) -> None:
@@ -195,6 +210,12 @@ def _check(path: Path, plan: Plan, game: Game) -> None:
             f"{path}: {len(agents)} agents cannot fill {seats} seats of {facts.id};"
             " add agents, or name the same one twice under two names"
         )
+    for number, agent in enumerate(agents):
+        if agent.layout is not None:
+            try:
+                load_game(laid_out(plan.game, [agent.layout]))
+            except BadGameParameters as error:
+                raise BadInput(f"{path}: agents[{number}].layout: {error}") from error
     test = plan.sprt
     if test is None:
         return

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from engine.errors import EngineMissing
+from engine.llm import check
 from engine.llm.check import missing, require_vllm
 
 
@@ -44,6 +45,14 @@ def test_missing_names_are_listed():
 def test_the_installed_vllm_has_everything_that_is_used():
     pytest.importorskip("vllm")
     require_vllm()
+
+
+@pytest.mark.vllm
+def test_a_card_finds_both_model_runners_as_they_are_used():
+    pytest.importorskip("vllm")
+    assert missing(check._USED_ON_GPU) == []
+    tables = ("vllm.v1.worker.gpu.block_table", "BlockTables", ("slot_mappings", "slot_map"))
+    assert missing((tables,)) == ["vllm.v1.worker.gpu.block_table.BlockTables.slot_map"]
 
 
 def test_the_environment_can_be_prepared_before_vllm_is_imported():

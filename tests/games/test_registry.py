@@ -42,8 +42,16 @@ def test_parameters_reach_the_game():
             "known are expedition, holdem, kuhn_poker, tictactoe, or openspiel:NAME",
         ),
         ("textworld:x", UnknownGame, "no library 'textworld'"),
-        ("tictactoe(size=4)", BadGameParameters, "takes no parameters, not size"),
-        ("kuhn_poker(players=3)", BadGameParameters, "takes no parameters, not players"),
+        (
+            "tictactoe(size=4)",
+            BadGameParameters,
+            "takes layout: got an unexpected .* 'size'",
+        ),
+        (
+            "kuhn_poker(players=3)",
+            BadGameParameters,
+            "takes layout: got an .* 'players'",
+        ),
         ("expedition(size=tiny,size=small)", BadGameParameters, "'size=small' is not key=value"),
         ("expedition(tiny)", BadGameParameters, "'tiny' is not key=value"),
         ("expedition(size=tiny", BadGameParameters, "write NAME or NAME\\(key=value,...\\)"),

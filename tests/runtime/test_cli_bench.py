@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.figures import NUMBERS, FeatureMemory, Figure, Measured, number_of_figures
+from engine.figures import NUMBERS, FeatureMemory, Figure, Measured, number_of_states
 from runtime.cli.main import run
 from tests.support.bundles import adapter_bundle
 
@@ -17,7 +17,10 @@ def figures(sizes: tuple[int, ...]) -> list[Figure]:
         for way in ("ostinato", "whole blocks", "nothing reused")
         for kind in kinds
     ]
-    rows += [("ostinato", tokens, f"{max(NUMBERS)} in turn") for tokens in sizes]
+    many = max(NUMBERS)
+    rows += [
+        ("ostinato", tokens, f"{many} {how}") for tokens in sizes for how in ("in turn", "joint")
+    ]
     return [
         Figure(way=way, tokens=tokens, kind=kind, ms=10.0 + i, cpu_ms=1000.0 + i, read=7)
         for i, (way, tokens, kind) in enumerate(rows)
@@ -30,7 +33,7 @@ def measured(monkeypatch, tmp_path):
     bench = pytest.importorskip("engine.llm.bench")
 
     async def measure(bundle, settings, *, sizes, repeats, report):
-        report("done", number_of_figures(sizes))
+        report("done", number_of_states(sizes, repeats))
         return Measured(figures(tuple(sizes)), FeatureMemory(100, 64, 2, 12_800))
 
     monkeypatch.setattr(bench, "measure", measure)
@@ -47,10 +50,6 @@ def test_what_cannot_be_measured_is_refused(capsys):
         assert message in capsys.readouterr().err
 
 
-def test_all_figures_are_counted():
-    assert len(figures((300, 2000))) == number_of_figures((300, 2000))
-
-
 def test_figures_become_tables_and_a_plot(measured, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     adapter_bundle(tmp_path)
@@ -63,6 +62,6 @@ def test_figures_become_tables_and_a_plot(measured, capsys, tmp_path):
 
     assert run([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["figures"]) == number_of_figures((300, 2000))
+    assert len(found["figures"]) == len(figures((300, 2000)))
     assert run([*arguments, "--sizes", "40000"]) == 1
     assert "the window is 32768" in capsys.readouterr().err

@@ -31,7 +31,12 @@ from tests.support.toys import Diary, Grid
 REPLAYS = Path(__file__).parents[2] / "replays"
 RECORDED = sorted(REPLAYS.glob("*.jsonl"))
 FAILING = sorted((REPLAYS / "must_fail").glob("*.jsonl"))
-LIBRARIES = {"connect_four": "pyspiel", "holdem": "pokerkit"}
+LIBRARIES = {
+    "connect_four": "pyspiel",
+    "holdem": "pokerkit",
+    "imported_chess": "pyspiel",
+    "imported_hand": "pokerkit",
+}
 TICTACTOE = load_game("tictactoe")
 
 

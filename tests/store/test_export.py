@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +43,30 @@ async def test_matches_come_back_as_they_were(log: MemoryLog, tmp_path: Path, na
     assert {file.name for file in tmp_path.iterdir()} == {
         *(path.name, again.name, "log.db", "log.db.lock")
     }
+
+
+async def test_the_hash_is_made_as_the_description_of_the_format_says(
+    log: MemoryLog, tmp_path: Path
+) -> None:
+    """Reckoned from the file's bytes alone, by none of our code."""
+    path = tmp_path / "matches.jsonl"
+    export_matches(log, path)
+    first, *lines = path.read_bytes().splitlines()
+    header = json.loads(first)
+    assert (header["format"], header["version"]) == ("ostinato-matches", 1)
+    assert sum(header["matches"].values()) == len(lines)
+    before: dict[str, bytes] = {}
+    for line in lines:
+        event = json.loads(line)
+        payload = line.split(b'"payload":', 1)[1][:-1]
+        name = event["match"].encode()
+        numbers = (event["version"], event["schema"], event["at_ms"], len(name))
+        digest = hashlib.sha256(before.get(event["match"], bytes(32)))
+        for number in numbers:
+            digest.update(number.to_bytes(8, "big", signed=True))
+        digest.update(name + payload)
+        before[event["match"]] = digest.digest()
+        assert event["hash"] == digest.hexdigest()
 
 
 async def test_some_matches_can_be_chosen(log: MemoryLog, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ class DiaryState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, done=(*self.done, action))
 
     def view(self, seat: int) -> View:
-        pages = "".join(f"{action}\n".rjust(self.width, ".") for action in self.done[self.first :])
+        lines = {action: f"{action}\n".rjust(self.width, ".") for action in ("rest", "walk")}
+        pages = "".join(map(lines.__getitem__, self.done[self.first :]))
         text = f"DIARY\nDays before: {self.first}\n{pages}"
         return View(text, "Today?\n", self.epoch)
 
