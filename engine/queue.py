@@ -178,6 +178,8 @@ class Queue:
             contextlib.suppress(NatsError, OSError, RuntimeError),
         ):
             await self._client.close()
+        if self._client._transport is not None:  # closing took too long, or broke off before this
+            self._client._transport.close()
 
     @property
     def connected(self) -> bool:
@@ -236,8 +238,9 @@ class Queue:
             RequestTooLarge: Its bytes exceed what the broker takes.
         """
         data, headers = pack(prime, limit=self._client.max_payload)
-        with contextlib.suppress(NatsError):  # the broker is away
-            await self._client.publish(f"prime.{bundle}", data, headers=headers)
+        if self.connected:  # nats-py would keep it until the broker is back
+            with contextlib.suppress(NatsError):
+                await self._client.publish(f"prime.{bundle}", data, headers=headers)
 
     async def take_back(self, bundle: str, request: DecisionRequest, number: int | None) -> None:
         """Say that nobody waits for a request: it leaves the queue, or the worker that has it.
