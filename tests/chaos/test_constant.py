@@ -49,6 +49,7 @@ async def decide_many(engine: QueueEngine, start: int, count: int) -> None:
             group.start_soon(lane)
 
 
+@pytest.mark.timeout(600)
 async def test_nothing_grows_over_20_restarts_and_10000_decisions(tmp_path: Path) -> None:
     usage = Usage()
     backend = Scripted()
@@ -115,9 +116,8 @@ async def idle(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Idle]:
             await child.stop()
 
 
-@pytest.mark.parametrize(
-    "seconds", [30, pytest.param(600, marks=[pytest.mark.long, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("seconds", [30, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.timeout(900)
 async def test_an_idle_worker_costs_nothing_and_wakes_at_once(idle: Idle, seconds: int) -> None:
     await anyio.sleep(max(0.0, seconds - idle.passed_s))  # idling is what is measured
     busy = idle.busy
