@@ -179,6 +179,8 @@ class Queue:
             contextlib.suppress(NatsError, OSError, RuntimeError),
         ):
             await self._client.close()
+        if self._client._transport is not None:  # closing took too long, or broke off before this
+            self._client._transport.close()
 
     @property
     def connected(self) -> bool:
@@ -302,6 +304,14 @@ class Queue:
         """
         found = await self._gather("workers", WorkerInfo, wait_s)
         return sorted(found, key=lambda info: (info.bundle, info.worker))
+
+    async def workers_of(self, bundle: str, *, wait_s: float = 0.5) -> list[WorkerInfo]:
+        """Ask every live worker of a bundle, and give what came after a while.
+
+        Raises:
+            QueueUnavailable: The broker does not answer.
+        """
+        return await self._gather(f"workers.{bundle}", WorkerInfo, wait_s)
 
     async def chats(self, bundle: str, *, wait_s: float = 0.5) -> list[ChatInfo]:
         """Ask every live worker of a bundle where it chats, and give what came after a while.

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from engine.fleet import WorkerInfo
 from runtime.errors import BadInput
+from runtime.signals import Signals
 from runtime.tally import Decisions
 from store.writer import WriterStats
 
@@ -55,6 +56,8 @@ def metrics(port: int | None, read: Callable[[], Figures]) -> Iterator[None]:
 
 def figures_of_worker(info: WorkerInfo) -> Figures:
     """Name a worker's counts."""
+    used = info.engine.cache_used
+    occupied = {} if used is None else {"ostinato_worker_cache_used": used}
     return {
         "ostinato_worker_partitions": len(info.partitions),
         "ostinato_worker_in_flight": info.in_flight,
@@ -63,16 +66,21 @@ def figures_of_worker(info: WorkerInfo) -> Figures:
         "ostinato_worker_redelivered_total": info.redelivered,
         "ostinato_worker_tokens_read_total": info.tokens_read,
         "ostinato_worker_tokens_reused_total": info.tokens_reused,
+        "ostinato_worker_chat_tokens_total": info.engine.chat_tokens,
+        **occupied,
     }
 
 
-def figures_of_run(decisions: Decisions, log: WriterStats) -> Figures:
-    """Name a run's counts and those of its log."""
+def figures_of_run(decisions: Decisions, log: WriterStats, signals: Signals) -> Figures:
+    """Name a run's counts, those of its log, and what was seen of its agents."""
     return {
         "ostinato_decisions_asked_total": decisions.asked,
         "ostinato_decisions_answered_total": decisions.answered,
         "ostinato_decisions_failed_total": decisions.failed,
         "ostinato_turns_fallback_total": decisions.fallback,
+        "ostinato_agents_stuck_total": signals.totals["stuck"],
+        "ostinato_agents_oscillating_total": signals.totals["oscillating"],
+        "ostinato_answers_stale_total": signals.totals["stale"],
         "ostinato_answers_discarded_total": decisions.discarded,
         "ostinato_tokens_read_total": decisions.tokens_read,
         "ostinato_tokens_reused_total": decisions.tokens_reused,

@@ -30,7 +30,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, out, print_json, progress, show_signals
 from runtime.errors import BadInput
 from runtime.match import MatchResult
 from runtime.metrics import figures_of_run, metrics
@@ -131,6 +131,7 @@ def play(
                     for match in report.matches
                 ],
                 "decisions": report.decisions,
+                "signals": report.signals,
                 **({"chats": report.chats} if report.chats.answers else {}),
                 "log": str(log),
             }
@@ -219,7 +220,10 @@ async def _play(
         ]
         current = runs[0]
         stack.enter_context(
-            metrics(settings.metrics_port, lambda: figures_of_run(current.decisions, log.stats))
+            metrics(
+                settings.metrics_port,
+                lambda: figures_of_run(current.decisions, log.stats, current.signals),
+            )
         )
 
         async def on_stray(reply: DecisionReply, stray: Stray) -> None:
@@ -291,6 +295,8 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
             out.print("[yellow]This model's choices are arbitrary[/]: it has random weights.")
     if any(report.chats.answers for _, report in played):
         out.print(_chat_table(played))
+    for _, report in played:
+        show_signals(report.signals)
     seeds = ", ".join(sorted({str(report.seed) for _, report in played}))
     out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)
 

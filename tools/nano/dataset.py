@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+TRAIN, TEST, TOKENIZER = "train.npz", "test.npz", "tokenizer"
+"""In the folder of a data set: what is learned from, what is tested, the tokenizer's folder."""
+
 _ARRAYS: Final = {
     "tokens": np.uint16,
     "record_end": np.int64,
@@ -162,6 +165,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self._arrays["record_end"])
+
+    @property
+    def answer_lengths(self) -> Array:
+        """Give the tokens of every record's answer."""
+        return np.diff(self._arrays["answer_end"], prepend=0)
 
     @property
     def keys(self) -> Array:

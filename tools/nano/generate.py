@@ -25,20 +25,19 @@ import numpy as np
 from engine.tokens import PREFIX, SUFFIX, Encoder, schema_pieces
 from games.registry import load_game
 from games.solved import Position
-from tools.game_texts import game_texts
-from tools.nano.dataset import Array, RecordData, Writer, key_bits
-from tools.nano.plain import plain_texts
-from tools.nano.positions import (
+from runtime.exam.positions import (
     connect_four_positions,
     expedition_positions,
     kuhn_positions,
     tictactoe_positions,
 )
+from tools.game_texts import game_texts
+from tools.nano.dataset import TEST, TOKENIZER, TRAIN, Array, RecordData, Writer, key_bits
+from tools.nano.plain import plain_texts
 from tools.nano.records import GAMES, KINDS, WINDOW, learned, tested
 from tools.small_tokenizer import write_tokenizer
 
 ENTRIES: Final = 4096
-TRAIN, TEST, TOKENIZER = "train.npz", "test.npz", "tokenizer"
 _PART: Final = 1000  # records of one job; parts are drawn apart, so that workers change nothing
 _PLAIN_TOKENIZED: Final = 3000
 
