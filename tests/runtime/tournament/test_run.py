@@ -12,7 +12,7 @@ import pytest
 
 from games import load_game
 from games.base import Game
-from runtime.errors import BadInput
+from runtime.errors import BadInput, CannotPlay
 from runtime.tournament.plan import Budget, Contestant, Plan, fixtures, read_plan
 from runtime.tournament.report import final_table, markdown, write_report
 from runtime.tournament.run import Outcome, Tournament
@@ -226,6 +226,15 @@ BAD = [
         "sprt compares two agents",
     ),
     ("seats = 3\n" + CUP.format(seeds=1), "has 2 to 2 seats, not 3"),
+    (
+        CUP.format(seeds=1) + '[[agents]]\nname = "x"\nagent = "randon"\n',
+        "agents[2].agent: no agent",
+    ),
+    (
+        CUP.format(seeds=1).replace('"tictactoe"', '"kuhn_poker"')
+        + '[[agents]]\nname = "x"\nagent = "minimax"\n',
+        "agents[2].agent: minimax needs two seats",
+    ),
 ]
 
 
@@ -237,6 +246,11 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, says: s
         read_plan(file)
     assert says in str(refused.value)
     assert str(refused.value).startswith(f"{file}: ")
+
+
+def test_a_person_is_not_let_into_a_tournament() -> None:
+    with pytest.raises(CannotPlay, match=r"agent 'human 1' waits for a person.*ostinato play"):
+        Tournament(plan("random", "human"), TICTACTOE, MemoryLog())
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
