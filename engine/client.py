@@ -58,6 +58,14 @@ class Engine(Protocol):
         """
         ...
 
+    async def prime(self, prime: Prime) -> None:
+        """Have a state read ahead for the questions to come; nothing is waited for.
+
+        Raises:
+            BadRequest, RequestTooLarge: It cannot be sent.
+        """
+        ...
+
 
 class _Waiting:
     """One decision between its publication and its answer."""
@@ -107,11 +115,7 @@ class QueueEngine:
         return await self._queue.chats(self.model.hash)
 
     async def prime(self, prime: Prime) -> None:
-        """Have a state read ahead for the questions to come; nothing is waited for.
-
-        Raises:
-            BadRequest, RequestTooLarge: It cannot be sent.
-        """
+        """Have a state read ahead; see `Engine.prime`."""
         await self._queue.publish_prime(self.model.hash, prime)
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:

@@ -174,7 +174,8 @@ class Queue:
         with (
             anyio.CancelScope(shield=True),
             anyio.move_on_after(2),
-            contextlib.suppress(NatsError, OSError),  # the other end is gone already
+            # the other end is gone already; uvloop then refuses what was still to be sent
+            contextlib.suppress(NatsError, OSError, RuntimeError),
         ):
             await self._client.close()
 
@@ -235,8 +236,9 @@ class Queue:
             RequestTooLarge: Its bytes exceed what the broker takes.
         """
         data, headers = pack(prime, limit=self._client.max_payload)
-        with contextlib.suppress(NatsError):  # the broker is away
-            await self._client.publish(f"prime.{bundle}", data, headers=headers)
+        if self.connected:  # nats-py would keep it until the broker is back
+            with contextlib.suppress(NatsError):
+                await self._client.publish(f"prime.{bundle}", data, headers=headers)
 
     async def take_back(self, bundle: str, request: DecisionRequest, number: int | None) -> None:
         """Say that nobody waits for a request: it leaves the queue, or the worker that has it.

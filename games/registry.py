@@ -24,6 +24,11 @@ BUILT_IN = {
     "expedition": "games.expedition:load",
     "holdem": "games.adapters.holdem:load",
 }
+RECORDED = {
+    "systemone": "games.systemone:load",
+}
+"""What is recorded like a match but has no rules."""
+
 LIBRARIES = {
     "openspiel": "games.adapters.openspiel:load",
     "pettingzoo": "games.adapters.pettingzoo:load",
@@ -61,6 +66,15 @@ def load_game(id: str) -> Game:
     return Mixed(games, tuple(names)) if len(games) > 1 else games[names[0]]
 
 
+def load_recorded(id: str) -> Game:
+    """Give the game of a recorded match, which may be one that cannot be played.
+
+    Raises:
+        GamesError: As `load_game`.
+    """
+    return _object(RECORDED[id])() if id in RECORDED else load_game(id)
+
+
 def game_names() -> list[str]:
     """Give the names of all games but those of libraries, in order."""
     return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
@@ -88,6 +102,11 @@ def _factory(name: str) -> Callable[..., Game]:
                 f"game {name!r} of {point.value} cannot be loaded: {error}; repair or remove its"
                 " package"
             ) from error
+    if name in RECORDED:
+        raise UnsupportedGame(
+            f"{name} is what clients of a server asked: it can be replayed and put to another"
+            " model, not played"
+        )
     near = difflib.get_close_matches(name.lower(), game_names(), n=3)
     hint = f"did you mean {' or '.join(near)}" if near else f"known are {', '.join(game_names())}"
     raise UnknownGame(f"no game {name!r}; {hint}, or openspiel:NAME, pettingzoo:NAME")

@@ -18,7 +18,7 @@ from runtime.draws import uniform
 from runtime.fold import Asked, Fold, advance, state_hash, view_hashes
 from runtime.lots import chance_lot, fallback_lot, seat_draw
 from runtime.policy import Policy
-from runtime.requests import action_of, complete, decision_id, derive, questions_of
+from runtime.requests import action_of, complete, decision_id, derive_again, questions_of
 from store.events import (
     ActionRefused,
     AnswerDiscarded,
@@ -167,7 +167,7 @@ def _request(fold: Fold, event: DecisionRequested, factors: tuple[str, ...]) -> 
             yield "questions", _json(event.questions), _json(questions)
     view = fold.state.view(event.seat)
     try:
-        request = derive(view, event.questions, form=event.form, record=event.record)
+        request = derive_again(view, event)
     except EngineError as error:
         yield "sha256", event.sha256, str(error)
         return

@@ -29,6 +29,7 @@ from runtime.fold import begin, state_hash, view_hashes
 from runtime.journal import Journal
 from runtime.lots import chance_lot, fallback_lot
 from runtime.outbox import Outbox
+from runtime.primes import Primes
 from runtime.replay import refold
 from runtime.requests import complete, derive, questions_of
 from runtime.table import Table
@@ -71,8 +72,10 @@ class Match:
         self._paused: str | None = None
         self._shown = journal.fold.state.view(0)
         self._outbox: Outbox | None = None
+        self._primes: Primes | None = None
         if any(table.engines):
-            self._outbox = Outbox(journal, table.engines, source=table.log.log_id)
+            self._primes = Primes(journal, table.asked)
+            self._outbox = Outbox(journal, table.engines, self._primes, source=table.log.log_id)
 
     @classmethod
     def new(cls, table: Table, match: str, *, seed: int, parent: Parent | None = None) -> Match:
@@ -229,6 +232,8 @@ class Match:
         agent = self._table.seats[fold.state.actor or 0].agent
         if not agent.asks:  # one that asks saves before it sends, together with its request
             await self._journal.save()
+            if self._primes is not None and not agent.quick:
+                await self._primes.send()
         patience = Patience(agent.deadline_s or fold.started.deadline_s)
         ask = None
         if self._outbox is not None:

@@ -18,6 +18,7 @@ from runtime.agents.base import Turn
 from runtime.errors import CannotPlay, ReplayDiffers
 from runtime.fold import Asked
 from runtime.journal import Journal
+from runtime.primes import Primes
 from runtime.requests import FORM, RECORD, Request, answers_of, decision_id, derive
 from store.events import (
     AnswerDiscarded,
@@ -40,10 +41,13 @@ engine that says nothing is given up."""
 class Outbox:
     """The decisions of one match."""
 
-    def __init__(self, journal: Journal, engines: Sequence[Engine | None], *, source: str) -> None:
+    def __init__(
+        self, journal: Journal, engines: Sequence[Engine | None], primes: Primes, *, source: str
+    ) -> None:
         """Make it with what each seat asks."""
         self._journal = journal
         self._engines = engines
+        self._primes = primes
         self._source = source
         self._asks = 0  # in this run of the agent
         self._strays: dict[str, Stray] = {}  # what one more answer to a decision is
@@ -158,6 +162,7 @@ class Outbox:
             ask=request.ask,
         )
         await self._journal.save()
+        await self._primes.send()
         start = time.perf_counter()
         try:
             reply = await self._decide(self._engine(asked.seat), message)

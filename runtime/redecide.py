@@ -20,7 +20,7 @@ from engine.contract import Ask, DecisionRequest
 from engine.errors import EngineError
 from games.base import Game, Settles
 from games.questions import Answer
-from games.registry import load_game
+from games.registry import load_recorded
 from runtime.agents.registry import policy_of, split_spec
 from runtime.calibration import Bin, Calibration
 from runtime.errors import ReplayDiffers, first_of
@@ -28,7 +28,7 @@ from runtime.fold import Asked, Fold, advance, begin
 from runtime.lots import seat_draw
 from runtime.policy import Policy
 from runtime.recordings import Lost, open_recordings
-from runtime.requests import answers_of, derive
+from runtime.requests import answers_of, derive_again
 from store.events import DecisionAnswered, DecisionFailed, DecisionRequested, MatchStarted
 from store.log import Recorded
 
@@ -182,7 +182,7 @@ def decisions_of(recorded: list[Recorded], *, game: Game | None = None) -> Itera
     """
     started = recorded[0].event
     assert isinstance(started, MatchStarted)  # no log and no file takes another first event
-    rules = game or load_game(started.game)
+    rules = game or load_recorded(started.game)
     state = rules.start(seats=len(started.seats), seed=started.seed)
     fold = begin(recorded[0].match, started, state)
     for each in recorded[1:]:
@@ -198,7 +198,7 @@ def decisions_of(recorded: list[Recorded], *, game: Game | None = None) -> Itera
 def _known(fold: Fold, asked: Asked, answer: DecisionAnswered) -> Known:
     request = asked.request
     view = fold.state.view(request.seat)
-    derived = derive(view, request.questions, form=request.form, record=request.record)
+    derived = derive_again(view, request)
     if derived.sha256 != request.sha256:
         raise ReplayDiffers(
             f"decision {request.decision}: the request was {request.sha256[:12]} and is"

@@ -19,7 +19,7 @@ import anyio.to_process
 import msgspec
 
 from games.base import Game
-from games.registry import load_game
+from games.registry import RECORDED, load_recorded
 from runtime.compare import Pair, compare_event, compare_truth
 from runtime.errors import ReplayDiffers, WorkerFailed, first_of
 from runtime.fold import Fold, begin
@@ -51,20 +51,25 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """One match gone through; one that has not `ended` can be resumed."""
+    """One match gone through; one that has not `ended` can be resumed.
+
+    A `session` of a server's client, whose turns are its requests, never ends.
+    """
 
     match: str
     turns: int
     ended: bool
+    session: bool
     differences: tuple[Difference, ...]
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Many matches gone through."""
+    """Many matches gone through; the `sessions` among them are never `unfinished`."""
 
     matches: int
     turns: int
     unfinished: int
+    sessions: int
     differences: tuple[Difference, ...]
 
     @property
@@ -91,6 +96,7 @@ def replay_match(recorded: Sequence[Recorded], *, game: Game | None = None) -> R
         match=match,
         turns=0 if fold is None else fold.turn,
         ended=fold is not None and fold.ended is not None,
+        session=fold is not None and fold.started.game in RECORDED,
         differences=tuple(differences),
     )
 
@@ -167,7 +173,9 @@ def _unseen(_matches: int) -> None:
 class _Part(msgspec.Struct, frozen=True):
     """What some matches of a file came to; nothing behind a `last` part can be read."""
 
-    report: ReplayReport = ReplayReport(matches=0, turns=0, unfinished=0, differences=())
+    report: ReplayReport = ReplayReport(
+        matches=0, turns=0, unfinished=0, sessions=0, differences=()
+    )
     last: bool = False
 
     def plus(self, after: _Part) -> _Part:
@@ -179,6 +187,7 @@ class _Part(msgspec.Struct, frozen=True):
             matches=one.matches + two.matches,
             turns=one.turns + two.turns,
             unfinished=one.unfinished + two.unfinished,
+            sessions=one.sessions + two.sessions,
             differences=one.differences + two.differences,
         )
         return _Part(report, after.last)
@@ -188,7 +197,8 @@ class _Part(msgspec.Struct, frozen=True):
         report = ReplayReport(
             matches=1,
             turns=replayed.turns,
-            unfinished=int(not replayed.ended),
+            unfinished=int(not (replayed.ended or replayed.session)),
+            sessions=int(replayed.session),
             differences=replayed.differences,
         )
         return self.plus(_Part(report, last))
@@ -240,7 +250,9 @@ async def _replay_range(
 
 def _lost(damage: CorruptLog) -> Replayed:
     difference = _difference(damage.match, damage.version, "log", "undamaged", damage.what)
-    return Replayed(match=damage.match, turns=0, ended=True, differences=(difference,))
+    return Replayed(
+        match=damage.match, turns=0, ended=True, session=False, differences=(difference,)
+    )
 
 
 def _game(first: Recorded, games: dict[str, Game]) -> Game | None:
@@ -249,7 +261,7 @@ def _game(first: Recorded, games: dict[str, Game]) -> Game | None:
         return None
     name = first.event.game
     if name not in games:
-        games[name] = load_game(name)
+        games[name] = load_recorded(name)
     return games[name]
 
 
@@ -265,7 +277,7 @@ def _walk(recorded: Sequence[Recorded], game: Game | None) -> tuple[Fold | None,
             after, pairs = compare_event(fold, each.event, factors=factors)
             fold = after or fold
         elif isinstance(each.event, MatchStarted):
-            rules = game or load_game(each.event.game)
+            rules = game or load_recorded(each.event.game)
             factors = rules.facts.factors
             fold, pairs = _begin(each.match, each.event, rules)
         else:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.contract import Ask, DecisionReply, Form, RecordKind, encode_ask
 from engine.errors import EngineFailed
@@ -19,6 +20,7 @@ from games.base import MAX_OPTIONS, View
 from games.questions import Answer, Option, Question
 from games.questions import choice as choice_question
 from runtime.errors import CannotPlay
+from store.events import DecisionRequested
 
 FORM: Form = "independent"
 RECORD: RecordKind = "neutral"
@@ -47,6 +49,27 @@ def derive(
         form=form,
         record=record,
     )
+    return request_of(ask)
+
+
+def derive_again(view: View, asked: DecisionRequested) -> Request:
+    """Make the request that an event recorded, from what its seat sees; raises what `derive` does.
+
+    It is the recorded one if its hash is.
+    """
+    request = derive(view, asked.questions, form=asked.form, record=asked.record)
+    if not asked.option_texts and asked.max_length is None:
+        return request
+    ask = request.ask
+    if asked.option_texts:
+        pairs = zip(ask.fields, asked.option_texts, strict=False)
+        fields = tuple(replace(field, option_texts=texts) for field, texts in pairs)
+        ask = replace(ask, fields=fields)
+    return request_of(replace(ask, max_length=asked.max_length))
+
+
+def request_of(ask: Ask) -> Request:
+    """Measure an ask."""
     data = encode_ask(ask)
     return Request(ask, len(data), hashlib.sha256(data).hexdigest())
 

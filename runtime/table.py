@@ -51,6 +51,14 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     tally: Tally
 
     @property
+    def asked(self) -> tuple[Engine | None, ...]:
+        """What the agent of each seat asks; None where it asks nothing."""
+        return tuple(
+            engine if seat.agent.asks else None
+            for seat, engine in zip(self.seats, self.engines, strict=True)
+        )
+
+    @property
     def engines(self) -> tuple[Engine | None, ...]:
         """What each seat asks."""
         return tuple(seat.engine or self.engine for seat in self.seats)

@@ -6,11 +6,11 @@ import msgspec
 
 from engine.contract import encode_ask
 from games.base import Game, View
-from games.registry import load_game
+from games.registry import load_recorded
 from runtime.errors import BadInput, ReplayDiffers
 from runtime.fold import Fold, advance, begin, state_hash
 from runtime.recordings import Recordings
-from runtime.requests import Request, derive
+from runtime.requests import Request, derive_again
 from runtime.snapshots import EVERY, Snapshots
 from store.errors import UnknownMatch
 from store.events import (
@@ -79,7 +79,7 @@ def open_moment(
     if isinstance(event, DecisionRequested | DecisionAnswered | DecisionFailed):
         asked = fold.asked[-1].request
         view = state.view(asked.seat)
-        request = derive(view, asked.questions, form=asked.form, record=asked.record)
+        request = derive_again(view, asked)
         _check(last, "sha256", asked.sha256, request.sha256)
     views = tuple(state.view(seat) for seat in range(len(fold.started.seats)))
     return Moment(recorded=last, fold=fold, views=views, asked=asked, request=request)
@@ -112,7 +112,7 @@ def _fold(
 def _begin(first: Recorded, game: Game | None) -> Fold:
     started = first.event
     assert isinstance(started, MatchStarted)  # no log and no file takes another first event
-    rules = game or load_game(started.game)
+    rules = game or load_recorded(started.game)
     return begin(first.match, started, rules.start(seats=len(started.seats), seed=started.seed))
 
 

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import NoWorker
 from engine.mock import MockBackend, parse_mock
 from engine.models import open_model
@@ -88,6 +88,9 @@ class _Mock:
         if self._fails:
             raise NoWorker("no worker, as a trial has it")
         return await self._backend.decide(request)
+
+    async def prime(self, prime: Prime) -> None:
+        await self._backend.prime(prime)
 
 
 class _Watched(Agent):

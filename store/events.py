@@ -133,6 +133,10 @@ class DecisionRequested(_Event, frozen=True, kw_only=True, tag="decision_request
     """Labels of the parts of a factored action that were chosen before this one."""
     draw: float | None = None
     """The policy's number in [0, 1) for the last of them that an answer chose, if one was drawn."""
+    option_texts: tuple[tuple[str, ...], ...] = ()
+    """Each question's options as the record shows them, where a client described some by JSON."""
+    max_length: int | None = None
+    """Tokens to which a client let the state's end be cut."""
 
 
 class DecisionAnswered(_Event, frozen=True, kw_only=True, tag="decision_answered"):

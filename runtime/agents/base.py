@@ -139,12 +139,14 @@ class Agent(ABC):
 
     Attributes:
         asks: Whether it asks a decision model, so that a match with it needs one.
+        quick: Whether it acts at once, so that there is no time to read anything ahead.
         interactive: Whether a person answers, so that one match at a time is enough.
         deadline_s: Seconds that it may think in a turn, waiting for a model not counted; None takes
             the match's deadline of a decision.
     """
 
     asks: bool = False
+    quick: bool = False
     interactive: bool = False
     deadline_s: float | None = None
 

@@ -9,6 +9,8 @@ from runtime.draws import uniform
 class RandomAgent(Agent):
     """`random`. Its choice is a function of the match's seed, the seat and the turn."""
 
+    quick = True
+
     async def act(self, turn: Turn) -> Act:
         """Take the option that the turn's draw falls on."""
         draw = turn.draw()

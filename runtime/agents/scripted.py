@@ -15,6 +15,8 @@ class ScriptedAgent(Agent):
     one; turns with a single legal action take none.
     """
 
+    quick = True
+
     def __init__(self, file: Path) -> None:
         try:
             text = file.read_text(encoding="utf-8-sig")

@@ -150,6 +150,7 @@ def _replay(file: Path, match: str | None, processes: int | None, *, json: bool)
                 "matches": report.matches,
                 "turns": report.turns,
                 "unfinished": report.unfinished,
+                "sessions": report.sessions,
                 "differences": report.differences,
             }
         )
@@ -157,6 +158,7 @@ def _replay(file: Path, match: str | None, processes: int | None, *, json: bool)
         out.print(
             f"{report.matches} matches, {report.turns} turns: [green]identical[/]"
             + (f" ({report.unfinished} unfinished)" if report.unfinished else "")
+            + (f" (sessions of HTTP clients: {report.sessions})" if report.sessions else "")
         )
     else:
         table = Table("match", "version", "field", "recorded", "found now")

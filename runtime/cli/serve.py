@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,6 +21,7 @@ from runtime.cli.common import (
 )
 from runtime.cli.show import err
 from runtime.errors import BadInput
+from store.sqlite import open_log
 
 HOST, PORT = "127.0.0.1", 8000
 
@@ -56,6 +59,13 @@ def serve(
     deadline_s: Annotated[
         float, typer.Option("--deadline", help="Seconds for a decision; clients give up at 10.")
     ] = 9.0,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep every decision: a log with a match for each session of a client.",
+            metavar="FILE.db",
+        ),
+    ] = None,
     dtype: DtypeFlag = None,
     window: WindowFlag = None,
     config: ConfigFlag = None,
@@ -71,6 +81,7 @@ def serve(
     from runtime.http.keys import Keys
     from runtime.http.serving import listen
     from runtime.http.serving import serve as run
+    from runtime.http.sessions import Sessions
     from runtime.http.sharing import Sharing
 
     settings = settings_of(config, window=window, dtype=dtype, nats=nats)
@@ -86,10 +97,11 @@ def serve(
     listener = listen(host, port)
     shown = f"http://{host}:{listener.getsockname()[1]}"
 
-    def make(sharing: Sharing) -> Gateway:
+    def make(sharing: Sharing, sessions: Sessions | None) -> Gateway:
         return Gateway(
             opened,
             sharing,
+            sessions=sessions,
             keys=keys,
             aliases=tuple(alias or ()),
             confidence=confidence,
@@ -97,16 +109,22 @@ def serve(
         )
 
     async def main() -> None:
-        await run(
-            make,
-            listener=listener,
-            model=opened,
-            home=settings.home,
-            nats=settings.server,
-            settings=settings.worker,
-            on_listening=lambda: err.print(f"listening on {shown}; a worker is getting ready"),
-            on_ready=lambda: err.print(f"ready: {opened.name} at {shown}/v1/systemone"),
-        )
+        async with AsyncExitStack() as stack:
+            sessions = None
+            if log is not None:
+                kept = open_log(log, synchronous=settings.synchronous)
+                sessions = Sessions(kept, opened, deadline_s=deadline_s)
+                stack.push_async_callback(sessions.close)
+            await run(
+                partial(make, sessions=sessions),
+                listener=listener,
+                model=opened,
+                home=settings.home,
+                nats=settings.server,
+                settings=settings.worker,
+                on_listening=lambda: err.print(f"listening on {shown}; a worker is getting ready"),
+                on_ready=lambda: err.print(f"ready: {opened.name} at {shown}/v1/systemone"),
+            )
 
     anyio.run(main, backend_options={"use_uvloop": True})
     err.print("ended")

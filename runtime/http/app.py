@@ -74,7 +74,7 @@ class Routes:
         body = await self._body(request)
         asked = systemone.read(body, models=gateway.names, caller=caller)
         async with _while_connected(request):
-            reply = await gateway.decide(asked.ask, caller=caller, affinity=asked.affinity)
+            reply = await gateway.decide(asked, caller=caller)
             return _json(
                 systemone.reply_to(asked, reply, model=gateway.name, confidence=gateway.confidence)
             )

@@ -18,8 +18,11 @@ from runtime.http.chat import ChatProxy
 from runtime.http.keys import Keys
 from runtime.http.load import Load
 from runtime.http.metrics import Metrics
-from runtime.http.problems import of_engine, problem
+from runtime.http.problems import of_engine, of_store, problem
+from runtime.http.sessions import Sessions
 from runtime.http.sharing import Sharing
+from runtime.http.systemone import Asked
+from store.errors import StoreError
 
 ALIASES: Final = ("clef", "jev-latest")
 _LONG: Final = 20_000  # characters; counting their tokens would hold up others
@@ -63,6 +66,7 @@ class Gateway:
         aliases: Further names of the model.
         confidence: Which formula replies use.
         limits: What a request may take.
+        sessions: Keeps what is answered; None keeps nothing.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Gateway:
         aliases: tuple[str, ...] = (),
         confidence: Confidence = "typesafe",
         limits: Limits | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         self.model = model
         self.name = served_name(model.name)
@@ -89,6 +94,7 @@ class Gateway:
         """None until a worker is there, and while there is none."""
         self.ending = False
         self._sharing = sharing
+        self._sessions = sessions
 
     def ready(self) -> Ready:
         """Say what is there now."""
@@ -110,13 +116,13 @@ class Gateway:
         if self.keys is not None:
             self.keys.spend(caller, tokens=tokens)
 
-    async def decide(self, ask: Ask, *, caller: str, affinity: str) -> DecisionReply:
-        """Have one ask answered.
+    async def decide(self, asked: Asked, *, caller: str) -> DecisionReply:
+        """Have one request answered.
 
         Raises:
             Problem: Why not, and whether later.
         """
-        limit_s = self.limits.deadline_s
+        ask, limit_s = asked.ask, self.limits.deadline_s
         try:
             tokens = await self._measure(ask)
         except EngineError as error:
@@ -128,11 +134,22 @@ class Gateway:
             )
         self.load.admit(tokens, seconds=limit_s)
         self.spend(caller, tokens=tokens)
-        try:
+
+        async def decide() -> DecisionReply:
             with self.load.under_way(tokens):
-                reply = await self._sharing.decide(engine, ask, affinity=affinity, seconds=limit_s)
+                return await self._sharing.decide(
+                    engine, ask, affinity=asked.affinity, seconds=limit_s
+                )
+
+        try:
+            if self._sessions is None:
+                reply = await decide()
+            else:
+                reply = await self._sessions.keep(asked, caller=caller, decide=decide)
         except EngineError as error:
             raise of_engine(error) from error
+        except StoreError as error:
+            raise of_store(error) from error
         self.metrics.answered(reply, questions=len(ask.fields))
         return reply
 

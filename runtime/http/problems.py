@@ -21,6 +21,7 @@ from engine.errors import (
     RecordTooLong,
     RequestTooLarge,
 )
+from store.errors import StoreError
 
 LONGEST_WAIT_S: Final = 29.0  # clients give up at once when told to wait beyond their budget
 _RETRY_S: Final = 1.0
@@ -95,6 +96,13 @@ def of_engine(error: EngineError) -> Problem:
             return problem(503, "unavailable_error", message, retry_s=_RETRY_S)
         case _:
             return problem(500, "internal_error", message)
+
+
+def of_store(error: StoreError) -> Problem:
+    """Give what it is over HTTP that an answer cannot be kept; it may be again soon."""
+    log_error = problem(503, "unavailable_error", str(_sendable(str(error))), retry_s=_RETRY_S)
+    log_error.code = error.code
+    return log_error
 
 
 def encode(problem: Problem) -> bytes:

@@ -43,12 +43,14 @@ class Asked(msgspec.Struct, frozen=True):
         ask: What is asked of the engine.
         affinity: Requests with the same one go to one worker.
         session: The caller's `x_session`; empty if there is none.
+        start: What else tells the caller's sessions apart: a hash of the state's start.
     """
 
     request: dict[str, Any]
     ask: Ask
     affinity: str
     session: str
+    start: str
 
 
 def read(data: bytes, *, models: Collection[str], caller: str) -> Asked:
@@ -83,8 +85,9 @@ def read(data: bytes, *, models: Collection[str], caller: str) -> Asked:
         raise of_engine(error) from error
     ask = msgspec.structs.replace(ask, public_end=len(ask.state.rstrip(_ENDS)), salt=caller)
     session = request.get("x_session") or ""
-    start = session or hashlib.sha256(ask.state[:_SHARED].encode()).hexdigest()
-    return Asked(request, ask, affinity=f"{caller}/{start}", session=session)
+    start = hashlib.sha256(ask.state[:_SHARED].encode()).hexdigest()
+    affinity = f"{caller}/{session or start}"
+    return Asked(request, ask, affinity=affinity, session=session, start=start)
 
 
 def reply_to(

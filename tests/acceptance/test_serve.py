@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.support.servers import serving
 
 CLIENT = Path(sys.executable).parents[1] / "js/node_modules/@typesafe-ai/sdk"
 SYSTEMONE = "/v1/systemone"
+DEADLINE_S = 50
 
 
 @pytest.fixture(scope="module")
@@ -148,16 +150,71 @@ def test_what_is_under_way_is_answered_before_the_end(ostinato: Command):
         assert finished(process).code == 0
 
 
-def test_a_gateway_to_workers_elsewhere(ostinato: Command, tmp_path: Path):
-    with serving(ostinato):
+def test_decisions_are_kept_in_a_log(ostinato: Command, tmp_path: Path):
+    def ask(url: str, state: str) -> httpx.Response:
+        body = EXAMPLE | {"state": state, "x_session": "alice"}
+        return httpx.post(url + SYSTEMONE, json=body, timeout=60)
+
+    arguments, model = ("--log", tmp_path / "served.db"), "mock:delay_ms=700"
+    with serving(ostinato, *arguments, model=model) as (url, process):
+        with typesafe_sdk.TypeSafeClient(api_key="any", base_url=url) as client:
+            typed = typesafe_sdk.Noul(instructions="Is it a trap?")
+            client.system_one(
+                state="a door", questions={"trap": typed}, extra_body={"x_session": "alice"}
+            )
+        second = ostinato("serve", "--port", 0, "--model", "mock", *arguments)
+        assert "being written by process" in second.refused("store/locked")
+        with ThreadPoolExecutor(1) as pool:
+            reply = pool.submit(ask, url, "a door, and behind it a stair")
+            wait_for(lambda: "decisions_under_way 1.0" in httpx.get(url + "/metrics").text)
+            process.send_signal(signal.SIGTERM)
+            assert reply.result().status_code == 200
+        assert finished(process).code == 0
+    with serving(ostinato, *arguments) as (url, process):
+        assert ask(url, "a door, and behind it two stairs").status_code == 200
+        process.kill()  # what was answered is in the log
+        process.wait()
+    ostinato.kill_rest()
+    wait_for(lambda: not ostinato.running())
+    replayed = ostinato("replay", "served.db")
+    assert replayed.code == 0
+    said = "1 matches, 3 turns: identical (sessions of HTTP clients: 1)"
+    assert said in " ".join(replayed.stdout.split())
+    other = ostinato("replay", "served.db", "--redecide", "mock:seed=2", "--json")
+    assert (other.code, other.document["decisions"]) == (0, 3)
+    match = "systemone::alice"
+    moment = ostinato("replay", "served.db", "--match", match, "--at", 5, "--json").document
+    assert moment["views"][0]["public"] == "a door, and behind it a stair"
+
+
+def test_a_gateway_to_workers_elsewhere(ostinato: Command):
+    with serving(ostinato) as (_, first):
         file = ostinato.home / "run/1/broker.json"
         nats = msgspec.json.decode(file.read_bytes(), type=Broker).url
-        with serving(ostinato, "--nats", nats) as (gateway, _):
-            assert httpx.post(gateway + SYSTEMONE, json=EXAMPLE).status_code == 200
-        with serving(ostinato, "--nats", nats, model="mock:seed=2", ready=False) as (gateway, _):
+        other = {"model": "mock:seed=2", "ready": False}
+        with serving(ostinato, "--nats", nats, **other) as (gateway, _):
             reply = httpx.post(gateway + SYSTEMONE, json=EXAMPLE)
             assert reply.status_code == 503
-            assert httpx.get(gateway + "/health").json()["worker"] == "absent"
+            health = httpx.get(gateway + "/health")
+            assert health.status_code == 503
+            assert health.json() == {"process": "up", "worker": "absent", "adapter": "none"}
+            assert httpx.get(gateway + "/health/live").status_code == 200
+        with serving(ostinato, "--nats", nats, "--deadline", DEADLINE_S) as (gateway, process):
+            assert httpx.post(gateway + SYSTEMONE, json=EXAMPLE).status_code == 200
+            worker = next(p for p, line in ostinato.running().items() if "engine.worker" in line)
+            os.kill(worker, signal.SIGSTOP)
+            with ThreadPoolExecutor(1) as pool:
+                reply = pool.submit(httpx.post, gateway + SYSTEMONE, json=EXAMPLE, timeout=60)
+                wait_for(lambda: "decisions_under_way 1.0" in httpx.get(gateway + "/metrics").text)
+                first.kill()  # the broker goes with it
+                lost = time.monotonic()
+                told = reply.result()
+                assert time.monotonic() - lost < DEADLINE_S / 4
+            assert told.status_code == 503
+            assert int(told.headers["retry-after-ms"]) <= 2000
+            wait_for(lambda: httpx.get(gateway + "/health").status_code == 503)
+            process.send_signal(signal.SIGTERM)
+            assert finished(process).code == 0
     ostinato.kill_rest()
     wait_for(lambda: not ostinato.running())
 
@@ -170,6 +227,7 @@ def test_a_gateway_to_workers_elsewhere(ostinato: Command, tmp_path: Path):
         (("--host", "203.0.113.7", "--no-key"), "runtime/bad_input", "203.0.113.7"),
         (("--api-key-file", "absent.toml"), "runtime/bad_input", "absent.toml"),
         (("--deadline", "0"), "runtime/bad_input", "--deadline"),
+        (("--log", "absent/log.db"), "store/unavailable", "absent/log.db"),
         (("--nats", "nats://127.0.0.1:1"), "engine/queue_unavailable", "127.0.0.1:1"),
     ],
 )

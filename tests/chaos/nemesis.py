@@ -95,14 +95,15 @@ class Stage:
                 if not alive(pid):
                     self._workers[place] = self._actors.start("worker", url=self._url, model=MODEL)
             if not alive(self._runtime):
-                self._runtime = self._play()
+                self._runtime = await self._play()
             await anyio.sleep(0.02)
 
-    def _play(self) -> int:
+    async def _play(self) -> int:
         """Take the next run if the one before it is whole, so that there is always work."""
         if self.log.exists():
             log = open_log(self.log, read_only=True)
             whole = sum(1 for _ in log.matches(ended=True))
+            await log.close()
             self.seed = whole // self._matches
         return self._actors.start(
             "runtime",

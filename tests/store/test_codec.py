@@ -46,6 +46,8 @@ EVERY_KIND: list[Event] = [
         deadline_s=30.0,
         fallback="pause",
         bundle="0123456789ab",
+        option_texts=(('{"option_id":"a"}', '{"option_id":"b"}'), ()),
+        max_length=900,
     ),
     DecisionAnswered(
         decision="d1",

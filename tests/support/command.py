@@ -134,7 +134,7 @@ def finished(process: subprocess.Popen[str], *, within_s: float = 30.0) -> Done:
     return Done(process.returncode, stdout, stderr)
 
 
-def wait_for(condition: Callable[[], object], *, within_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
     """Look until a condition holds; the deadline only bounds a failing test."""
     deadline = time.monotonic() + within_s
     while not condition():

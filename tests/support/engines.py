@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
-from engine.contract import DecisionReply, DecisionRequest
+from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.errors import EngineError
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
@@ -24,6 +24,7 @@ class DirectEngine:
     ) -> None:
         self.model: Model = open_model(spec, window=window)
         self.requests: list[DecisionRequest] = []
+        self.primes: list[Prime] = []
         self._backend = MockBackend(parse_mock(spec))
         self._on_request = on_request
 
@@ -33,6 +34,9 @@ class DirectEngine:
         if self._on_request is not None:
             self._on_request(request)
         return await self._backend.decide(request)
+
+    async def prime(self, prime: Prime) -> None:
+        self.primes.append(prime)
 
 
 class FailingEngine(DirectEngine):

@@ -39,7 +39,7 @@ def request(
     attempt: int = 1,
     source: str = "log1",
     state: str = "a state",
-    remaining_s: float = 20.0,
+    remaining_s: float = 60.0,
     affinity: str = AFFINITY,
 ) -> DecisionRequest:
     """Make a request with one question of two options."""
@@ -60,7 +60,7 @@ def request(
     )
 
 
-async def until(condition: Callable[[], object], *, within_s: float = 20.0) -> None:
+async def until(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
     """Wait for a condition, plain or async; the deadline only bounds a failing test."""
     deadline = time.monotonic() + within_s
     while True:

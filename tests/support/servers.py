@@ -1,15 +1,21 @@
-"""`ostinato serve` beside a test."""
+"""`ostinato serve` beside a test, or what it answers with inside of one."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
+import anyio
 import httpx
 
+from runtime.http.app import application
+from runtime.http.gateway import Gateway
+from runtime.http.sharing import Sharing
 from tests.support.command import Command, wait_for
+from tests.support.engines import DirectEngine
 
 
 @contextmanager
@@ -33,3 +39,18 @@ def serving(
                 within_s=within_s,
             )
         yield url, process
+
+
+@asynccontextmanager
+async def served(
+    engine: DirectEngine | None = None, *, absent: bool = False, **settings: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, Gateway]]:
+    engine = engine or DirectEngine()
+    async with anyio.create_task_group() as group:
+        gateway = Gateway(engine.model, Sharing(group, "here"), **settings)
+        gateway.engine = None if absent else engine  # type: ignore[assignment]
+        transport = httpx.ASGITransport(application(gateway))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client, gateway
+        await gateway.chat.close()
+        group.cancel_scope.cancel()

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import msgspec
 import pytest
 import zstandard
 
 from runtime.http.app import application
-from runtime.http.gateway import Gateway, Limits
+from runtime.http.gateway import Limits
 from runtime.http.keys import Keys, make_key
 from runtime.http.openapi import EXAMPLE, SystemOneReply
-from runtime.http.sharing import Sharing
 from tests.support.engines import DirectEngine, SilentEngine
+from tests.support.servers import served
 
 URL = "/v1/systemone"
-
-
-@asynccontextmanager
-async def served(
-    engine: DirectEngine | None = None, *, absent: bool = False, **settings: Any
-) -> AsyncIterator[tuple[httpx.AsyncClient, Gateway]]:
-    engine = engine or DirectEngine()
-    async with anyio.create_task_group() as group:
-        gateway = Gateway(engine.model, Sharing(group, "here"), **settings)
-        gateway.engine = None if absent else engine  # type: ignore[assignment]
-        transport = httpx.ASGITransport(application(gateway))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client, gateway
-        await gateway.chat.close()
-        group.cancel_scope.cancel()
 
 
 def request(**changes: Any) -> dict[str, Any]:
