@@ -13,7 +13,7 @@ from runtime.match import Match, MatchResult
 from runtime.outbox import strays_of
 from runtime.requests import match_of
 from runtime.table import Table
-from store.errors import StoreError
+from store.errors import StoreError, UnknownMatch
 from store.events import AnswerDiscarded, ChanceDrawn, MatchEnded, TurnTaken
 from store.log import EventLog, Recorded
 
@@ -43,30 +43,32 @@ class LiveMatches:
             except StoreError as error:
                 logger.info("answer discarded", extra={"decision": reply.id, "why": str(error)})
 
-    async def finish(
-        self, match: str, table: Table, *, present: bool, new: Callable[[], Match]
-    ) -> MatchResult:
-        """Play a match that the log does not have whole.
+    async def finish(self, match: str, table: Table, *, new: Callable[[], Match]) -> MatchResult:
+        """Play a match to its end, or give how it ended if it has.
 
         Args:
             match: Its id.
             table: Who plays what.
-            present: Whether the log has any of it.
-            new: Makes it where the log has not.
+            new: Makes it where the log has none of it.
         """
-        if present:
-            async with self._turnstile:
-                recorded = self._log.read(match)
-                finished = result_of(recorded)
-                if finished is not None:
-                    return finished
-                live = self._live[match] = Match.resume(table, recorded)
-        else:
-            live = self._live[match] = new()
+        async with self._turnstile:
+            recorded = recorded_of(self._log, match)
+            finished = result_of(recorded)
+            if finished is not None:
+                return finished
+            live = self._live[match] = Match.resume(table, recorded) if recorded else new()
         try:
             return await live.run()
         finally:
             del self._live[match]
+
+
+def recorded_of(log: EventLog, match: str) -> list[Recorded]:
+    """Give a match's events; none where the log has none of it."""
+    try:
+        return log.read(match)
+    except UnknownMatch:
+        return []
 
 
 def result_of(recorded: Iterable[Recorded]) -> MatchResult | None:

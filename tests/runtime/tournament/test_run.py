@@ -197,10 +197,16 @@ def test_killed_at_random_it_comes_to_the_same_table(
             log._reader.dispose()
 
     for target in sorted(random.Random(kills).sample(range(5, matches - 5), kills)):
-        process = subprocess.Popen(command("killed.db"), stdout=subprocess.DEVNULL, cwd=tmp_path)
-        wait_for(lambda process=process, target=target: begun() >= target or process.poll() == 0)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        with subprocess.Popen(
+            command("killed.db"), stdout=subprocess.DEVNULL, cwd=tmp_path
+        ) as process:
+            try:
+                wait_for(
+                    lambda process=process, target=target: begun() >= target or process.poll() == 0,
+                    within_s=60,
+                )
+            finally:
+                process.send_signal(signal.SIGKILL)
     last = subprocess.run(command("killed.db"), check=True, capture_output=True, cwd=tmp_path)
     one, two = msgspec.json.decode(whole.stdout), msgspec.json.decode(last.stdout)
     assert one.pop("report") != two.pop("report")
