@@ -178,6 +178,8 @@ class Queue:
             contextlib.suppress(NatsError, OSError, RuntimeError),
         ):
             await self._client.close()
+        if self._client._transport is not None:  # closing took too long, or broke off before this
+            self._client._transport.close()
 
     @property
     def connected(self) -> bool:

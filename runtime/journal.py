@@ -22,6 +22,7 @@ class Journal:
         self.fold = fold
         self._log = log
         self._tally = tally
+        self._watch = tally.watch(log, fold)
         self._unsaved: list[Event] = []
 
     @classmethod
@@ -38,6 +39,7 @@ class Journal:
 
     def record(self, event: Event, state: State | None = None) -> None:
         """Take one event, with the state that it leads to if the caller has it."""
+        self._watch.see(self.fold, event)
         self.fold = advance(self.fold, event, state)
         self._unsaved.append(event)
         self._tally.add(event)

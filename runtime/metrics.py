@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from engine.fleet import WorkerInfo
 from runtime.errors import BadInput
+from runtime.signals import Signals
 from runtime.tally import Decisions
 from store.writer import WriterStats
 
@@ -66,13 +67,16 @@ def figures_of_worker(info: WorkerInfo) -> Figures:
     }
 
 
-def figures_of_run(decisions: Decisions, log: WriterStats) -> Figures:
-    """Name a run's counts and those of its log."""
+def figures_of_run(decisions: Decisions, log: WriterStats, signals: Signals) -> Figures:
+    """Name a run's counts, those of its log, and what was seen of its agents."""
     return {
         "ostinato_decisions_asked_total": decisions.asked,
         "ostinato_decisions_answered_total": decisions.answered,
         "ostinato_decisions_failed_total": decisions.failed,
         "ostinato_turns_fallback_total": decisions.fallback,
+        "ostinato_agents_stuck_total": signals.totals["stuck"],
+        "ostinato_agents_oscillating_total": signals.totals["oscillating"],
+        "ostinato_answers_stale_total": signals.totals["stale"],
         "ostinato_answers_discarded_total": decisions.discarded,
         "ostinato_tokens_read_total": decisions.tokens_read,
         "ostinato_tokens_reused_total": decisions.tokens_reused,

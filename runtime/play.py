@@ -25,6 +25,7 @@ from runtime.errors import CannotPlay, first_of
 from runtime.live import LiveMatches
 from runtime.match import Match, MatchResult
 from runtime.results import Results, SeatResults
+from runtime.signals import SignalReport, Signals
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Chats, Decisions, Tally
 from store.log import EventLog
@@ -42,14 +43,15 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to; with `seed` it can be repeated.
 
-    `results` are of all its matches; `decisions` and `chats` count what was done now, not what the
-    log had already.
+    `results` are of all its matches; `decisions`, `chats` and `signals` count what was done now,
+    not what the log had already.
     """
 
     seed: int
     results: Results
     decisions: Decisions
     chats: Chats = Chats()
+    signals: SignalReport = SignalReport()
 
 
 class Run:
@@ -99,12 +101,17 @@ class Run:
         self._terms = terms or Terms()
         self._on_result = on_result
         self._tally = Tally()
-        self._live = LiveMatches(log)
+        self._live = LiveMatches(log, self._tally.signals)
 
     @property
     def decisions(self) -> Decisions:
         """What the decisions came to until now."""
         return self._tally.decisions()
+
+    @property
+    def signals(self) -> Signals:
+        """What was seen until now of agents that do not get on."""
+        return self._tally.signals
 
     @property
     def asks(self) -> bool:
@@ -153,6 +160,7 @@ class Run:
             results=counted.results,
             decisions=self.decisions,
             chats=table.tally.chats(),
+            signals=self.signals.report(),
         )
 
     async def on_stray(self, reply: DecisionReply, stray: Stray) -> None:

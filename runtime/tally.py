@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
+from runtime.fold import Fold
+from runtime.signals import Signals, Watch
 from store.events import (
     ActionRefused,
     AnswerDiscarded,
@@ -17,6 +20,7 @@ from store.events import (
     Event,
     TurnTaken,
 )
+from store.log import EventLog
 
 _STEP = math.log(1.02)  # a bucket is 2 % wide, so a quantile is exact to 1 %
 
@@ -86,9 +90,23 @@ class Chats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally:
-    """Adds up the events of a run."""
+    """Adds up the events of a run, or of one of its matches.
 
-    def __init__(self) -> None:
+    Attributes:
+        signals: What was seen of agents that do not get on.
+    """
+
+    def __init__(
+        self, signals: Signals | None = None, *, names: Sequence[str] | None = None
+    ) -> None:
+        """Count from zero.
+
+        Args:
+            signals: Of the run, where each match has a tally of its own.
+            names: What signals call the agents, by seat; default: as the match names them.
+        """
+        self.signals = signals or Signals()
+        self._names = names
         self._counts: Counter[str] = Counter()
         self._latency = Latency()
         self._chats: Counter[str] = Counter()
@@ -117,6 +135,10 @@ class Tally:
                 counts[how] += 1
             case _:
                 pass
+
+    def watch(self, log: EventLog, fold: Fold) -> Watch:
+        """Look for signals in one match from here on."""
+        return Watch(self.signals, log, fold, self._names)
 
     def decisions(self) -> Decisions:
         """Give the counts as they stand."""

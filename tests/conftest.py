@@ -3,6 +3,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # One thread each: vLLM, torch and the BLAS behind numpy slow down many times when they share cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -23,7 +23,13 @@ from game_texts import game_texts
 from engine.bundle import load_bundle
 from engine.errors import BadBundle
 
-SOURCES = ("make_bundle.py", "game_texts.py", "small_tokenizer.py", "random_model.py")
+SOURCES = (
+    "make_bundle.py",
+    "game_texts.py",
+    "small_tokenizer.py",
+    "random_model.py",
+    "release_layout.py",
+)
 RECIPE = "recipe.sha256"
 """In the bundle's folder: what it was made from; see `recipe_of`."""
 
@@ -103,6 +109,7 @@ def _is_up_to_date(out: Path, recipe: str) -> bool:
 def _build(folder: Path, texts: list[str], seed: int) -> None:
     _progress("small random model: tokenizer from the games' texts ...")
     import random_model
+    from release_layout import config
     from small_tokenizer import ENTRIES, write_tokenizer
 
     from engine.adapter import write_adapter
@@ -112,10 +119,10 @@ def _build(folder: Path, texts: list[str], seed: int) -> None:
     base, head, tokenizer = folder / "base", folder / "head", folder / "tokenizer"
     for part in (base, head, tokenizer):
         part.mkdir()
-    token_ids = write_tokenizer(tokenizer, texts, window=random_model.WINDOW)
+    token_ids = write_tokenizer(tokenizer, texts, window=random_model.SIZES.window)
     _progress("small random model: weights ...")
     rows = -(-ENTRIES // 64) * 64
-    configuration = random_model.config(vocab_size=rows, token_ids=token_ids)
+    configuration = config(random_model.SIZES, vocab_size=rows, token_ids=token_ids)
     random_model.write_base(base, configuration, seed=seed)
     random_model.write_head(head, seed=seed)
     write_adapter(

@@ -305,6 +305,8 @@ class VllmBackend:
             output_kind=RequestOutputKind.FINAL_ONLY,
             # it stays what it is until it is sent: nothing that came over HTTP can look like it
             extra_args={KEY: plan},
+            # made for this request alone: a deep copy of them would take a millisecond
+            skip_clone=True,
         )
         async with self.engine.asked(
             request_id, input_ids, params, salt=salt, adapter=adapter, priority=priority

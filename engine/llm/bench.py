@@ -107,6 +107,7 @@ class _Reader:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             extra_args={KEY: plan_of(record, state_start=self._prefix, siblings=0, salt="")},
+            skip_clone=True,
         )
         async with self._backend.engine.asked(
             f"bench {next(self._asked)}",

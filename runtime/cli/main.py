@@ -21,6 +21,7 @@ from runtime.cli import (
     extract,
     fetch,
     logs,
+    nano,
     plan,
     play,
     replay,
@@ -63,6 +64,7 @@ app.command(name="fetch")(fetch.fetch)
 app.command(name="extract")(extract.extract)
 app.command(name="plan")(plan.plan_command)
 app.command(name="doctor")(doctor.doctor)
+bench.bench.command(name="nano")(nano.nano)
 app.add_typer(bench.bench, name="bench")
 
 

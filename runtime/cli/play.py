@@ -31,7 +31,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, Spool, out, progress
+from runtime.cli.show import TASK, Spool, out, progress, show_signals
 from runtime.errors import BadInput
 from runtime.match import MatchResult
 from runtime.metrics import figures_of_run, metrics
@@ -124,7 +124,8 @@ def play(
         )
         if spool is not None:
             chats = {"chats": report.chats} if report.chats.answers else {}
-            after = {"decisions": report.decisions, **chats, "log": str(log)}
+            counts = {"decisions": report.decisions, "signals": report.signals}
+            after = {**counts, **chats, "log": str(log)}
             spool.print_json({"seed": report.seed}, "matches", after)
     paused = report.results.paused
     if not json:
@@ -232,7 +233,10 @@ async def _play(
         ]
         current = runs[0]
         stack.enter_context(
-            metrics(settings.metrics_port, lambda: figures_of_run(current.decisions, log.stats))
+            metrics(
+                settings.metrics_port,
+                lambda: figures_of_run(current.decisions, log.stats, current.signals),
+            )
         )
 
         async def on_stray(reply: DecisionReply, stray: Stray) -> None:
@@ -299,6 +303,8 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
             out.print("[yellow]This model's choices are arbitrary[/]: it has random weights.")
     if any(report.chats.answers for _, report in played):
         out.print(_chat_table(played))
+    for _, report in played:
+        show_signals(report.signals)
     seeds = ", ".join(sorted({str(report.seed) for _, report in played}))
     out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)
 

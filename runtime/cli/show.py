@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,9 +21,14 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
+
+from runtime.signals import SignalReport
 
 out = Console()
 err = Console(stderr=True)
+
+MATCHES_SHOWN = 3
 
 TASK = TaskID(0)
 """The one task of a bar that `progress` shows."""
@@ -65,6 +71,22 @@ class Spool:
 
 def _encode(document: Any) -> str:
     return json.dumps(msgspec.to_builtins(document), separators=(",", ":"))
+
+
+def show_signals(report: SignalReport) -> None:
+    """Show which agents did not get on, and in which matches; nothing where all did."""
+    if not report.agents:
+        return
+    table = Table(title="Signals", title_justify="left")
+    kinds = ("stuck", "oscillating", "stale", "fallback")
+    for heading in ("agent", "matches", *kinds):
+        table.add_column(heading, justify="left" if heading == "agent" else "right")
+    for each in report.agents:
+        counts = [each.matches, *(getattr(each, kind) for kind in kinds)]
+        table.add_row(escape(each.agent), *(f"{count:,}" for count in counts))
+    shown = ", ".join(dict.fromkeys(each.match for each in report.matches[:MATCHES_SHOWN]))
+    table.caption = escape(f"see {shown}")
+    out.print(table)
 
 
 @contextmanager

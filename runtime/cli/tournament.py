@@ -20,7 +20,7 @@ from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from runtime.cli.common import ConfigFlag, JsonFlag, ModelFlag, model_of, settings_of
-from runtime.cli.show import err, out, print_json
+from runtime.cli.show import err, out, print_json, show_signals
 from runtime.plots import new_figure
 from runtime.settings import Settings
 from runtime.tournament.plan import Plan, pairings, read_plan, seats_of
@@ -71,11 +71,13 @@ def tournament(
                 "seats": outcome.standings.seats,
                 "pairs": outcome.standings.pairs.get((0, 1)),
                 "elo": _finite(pair_elo(outcome)),
+                "signals": outcome.signals,
                 "report": str(folder),
             }
         )
     else:
         out.print(markdown(outcome).split("## Seats")[0].split("\n", 2)[2], soft_wrap=True)
+        show_signals(outcome.signals)
         out.print(f"Report: {folder / 'report.md'}", highlight=False, soft_wrap=True)
     return 0
 

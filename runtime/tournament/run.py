@@ -19,6 +19,7 @@ from runtime.agents.registry import make_agent
 from runtime.errors import BadInput, CannotPlay, first_of
 from runtime.live import LiveMatches, recorded_of
 from runtime.match import Match
+from runtime.signals import SignalReport, Signals
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Tally
 from runtime.tournament.plan import Fixture, Plan, fixtures, game_of, prefix_of, seats_of
@@ -41,6 +42,8 @@ class Outcome(msgspec.Struct, frozen=True):
     standings: Standings
     skills: Skills
     stop: Stop
+    signals: SignalReport
+    """Of the matches that were played now, not of those that the log had."""
 
 
 class Tournament:
@@ -78,7 +81,8 @@ class Tournament:
         self._counted = 0
         self._moved = anyio.Event()
         self._stop: Stop | None = None
-        self.live = LiveMatches(log)
+        self._signals = Signals()
+        self.live = LiveMatches(log, self._signals)
 
     @property
     def asking(self) -> list[int]:
@@ -122,7 +126,14 @@ class Tournament:
                     group.start_soon(work)
         except ExceptionGroup as failed:
             raise first_of(failed) from None
-        return Outcome(plan, self._seats, self._standings, self._skills, self._stop or "all played")
+        return Outcome(
+            plan,
+            self._seats,
+            self._standings,
+            self._skills,
+            self._stop or "all played",
+            self._signals.report(),
+        )
 
     def _count(self) -> None:
         """Count what is next in order, until something says that it is enough."""
@@ -164,7 +175,9 @@ class Tournament:
             ),
             engine=None,
             terms=Terms(fallback=plan.fallback, deadline_s=plan.deadline_s),
-            tally=Tally(),
+            tally=Tally(
+                self._signals, names=[plan.agents[player].name for player in fixture.players]
+            ),
         )
         result = await self.live.finish(
             match, table, new=lambda: Match.new(table, match, seed=fixture.seed)

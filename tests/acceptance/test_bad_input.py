@@ -233,3 +233,58 @@ def test_files_that_are_no_log(here: Here, tmp_path: Path, damage: str):
         done.refused("store/unavailable" if damage != "cut" else "store/corrupt")
     assert log.read_bytes() == before
     assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_a_log_of_a_newer_release_is_left_alone(here: Here, tmp_path: Path):
+    log = tmp_path / "a.db"
+    assert here("play", "tictactoe", *RANDOM).code == 0
+    with closing(sqlite3.connect(log)) as database, database:
+        database.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
+    before = log.read_bytes()
+    for command in (
+        ("play", "tictactoe", *RANDOM),
+        ("replay", "a.db"),
+        ("export", "a.db", "o.jsonl"),
+        ("export", "a.db", "o.pgn"),
+    ):
+        message = here(*command).refused("store/newer_schema")
+        assert "a.db" in message
+        assert "99" in message
+    assert log.read_bytes() == before
+    assert not list(tmp_path.glob("o.*"))
+
+
+def _altered(text: bytes) -> bytes:
+    return text.replace(b'"action":"', b'"action":"x', 1)
+
+
+PORTABLE: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+    "foreign": ("store/bad_export", lambda _: b'{"a":1}\n', "line 1: not a file of matches"),
+    "text": ("store/bad_export", lambda _: b"1. e4 e5\n", "line 1: not a file of matches"),
+    "newer": (
+        "store/newer_schema",
+        lambda text: text.replace(b'"version":1,', b'"version":9,', 1),
+        "version 9, this release reads 1; upgrade",
+    ),
+    "half a line": ("store/bad_export", lambda text: text[:-9], "not an event"),
+    "altered": ("store/corrupt", _altered, "restore the file from a copy"),
+}
+
+
+@pytest.mark.parametrize(("code", "harm", "names"), PORTABLE.values(), ids=PORTABLE)
+def test_portable_files_that_are_not_sound(
+    here: Here, tmp_path: Path, code: str, harm: Callable[[bytes], bytes], names: str
+):
+    assert here("play", "tictactoe", *RANDOM).code == 0
+    assert here("export", "a.db", "whole.jsonl").code == 0
+    (tmp_path / "b.jsonl").write_bytes(harm((tmp_path / "whole.jsonl").read_bytes()))
+    message = here("import", "b.jsonl", "new.db").refused(code)
+    assert "b.jsonl" in message
+    assert names in message
+    assert not (tmp_path / "new.db").exists()
+    done = here("replay", "b.jsonl")
+    if code == "store/corrupt":  # the match is told, and the others are gone through
+        assert done.code == 4
+        assert "log" in done.stdout
+    else:
+        assert names in done.refused(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def replayed(ostinato: Command, log: str = "games.db") -> dict[str, Any]:
 
 def test_one_document_says_all(ostinato: Command):
     document = play(ostinato, *duel("tictactoe"), "--matches", 3, "--seed", 5)
-    assert set(document) == {"seed", "matches", "decisions", "log"}
+    assert set(document) == {"seed", "matches", "decisions", "signals", "log"}
     assert document["seed"] == 5
     assert document["log"] == "games.db"
     assert len({match["id"] for match in document["matches"]}) == 3
@@ -139,12 +140,35 @@ def test_failed_decisions_pause_and_the_same_command_goes_on(ostinato: Command):
 
 def test_a_fallback_plays_on_without_the_engine(ostinato: Command):
     flags = ("--model", "mock:seed=1,fail=1", "--fallback", "random", "--seed", 1)
-    document = play(ostinato, *duel("tictactoe", "decision", "random"), *flags)
+    done = ostinato(
+        *("play", *duel("tictactoe", "decision", "random"), *flags, "--log", "games.db", "--json")
+    )
+    assert done.code == 0, done
+    document = done.document
     (match,) = document["matches"]
     assert match["reason"] == "terminated"
     decisions = document["decisions"]
     assert decisions["asked"] == decisions["failed"] == decisions["fallback"] > 0
+    [agent] = document["signals"]["agents"]
+    assert (agent["agent"], agent["fallback"]) == ("decision", decisions["fallback"])
+    [seat] = document["signals"]["matches"]
+    assert (seat["match"], seat["seat"]) == (match["id"], 0)
     assert replayed(ostinato)["identical"]
+
+
+def test_signals_are_said_while_it_runs_and_at_the_end(ostinato: Command):
+    """Every line of the log is a document of its own, and the table counts what they tell."""
+    flags = ("--model", "mock:seed=1,fail=1", "--fallback", "random", "--seed", 1)
+    done = ostinato(
+        *("play", *duel("tictactoe", "decision", "random"), *flags, "--log", "a.db"),
+        OSTINATO_LOG_FORMAT="json",
+    )
+    assert done.code == 0, done
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    told = [line for line in lines if line["event"] == "agent: fallback"]
+    assert told[0]["level"] == "warning"
+    assert (told[0]["agent"], told[0]["seat"], told[0]["times"]) == ("decision", 0, 1)
+    assert told[0]["match"] in done.stdout.split("Signals")[1]
 
 
 def test_a_worker_that_dies_is_started_again(ostinato: Command):

@@ -104,7 +104,7 @@ def test_a_bundle_is_made_of_the_base_and_the_tuned_model_s_head(tmp_path: Path)
         assert (bundle.tokenizer / name).read_bytes() == (TUNED / name).read_bytes()
     report = (tmp_path / "b" / "report.md").read_text()
     assert "23 matrices changed; common rank 8." in report
-    assert ("No answer to the fixed question" in report) == (bundle.manifest.answer is None)
+    assert ("No answer to the fixed question" in report) == (not bundle.manifest.answer)
     drawing = (tmp_path / "b" / "singular_values.svg").read_text()
     assert drawing.count("<polyline") == 23
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
@@ -347,7 +347,7 @@ def test_large_matrices_are_sketched_as_well_as_decomposed(tmp_path: Path) -> No
     base, tuned = sized(tmp_path, (900, 700), rank=40)
     bundle = run(tmp_path / "b", base, tuned, dtype="float32")
     assert bundle.adapter_rank == 40
-    assert bundle.manifest.answer is None  # there are four matrices, and no model around them
+    assert not bundle.manifest.answer  # there are four matrices, and no model around them
     report = (bundle.path / "report.md").read_text()
     assert "No answer to the fixed question is recorded: " in report
     assert bundle.manifest.extraction is not None

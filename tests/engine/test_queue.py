@@ -65,6 +65,21 @@ async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
             await Queue.connect(f"nats://u:secret@127.0.0.1:{port}")
 
 
+async def test_a_close_that_breaks_off_leaves_no_connection(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ConnectionResetError
+
+    queue = await Queue.connect(running.url)
+    client = queue._client
+    monkeypatch.setattr(client, "_flush_pending", broken)
+    await queue.close()
+    assert client.is_closed
+    assert client._transport is not None
+    await client._transport.wait_closed()
+
+
 async def test_a_request_is_delivered_as_it_was_sent_and_forgotten_when_acknowledged(
     running: RunningBroker, queue: Queue
 ) -> None:

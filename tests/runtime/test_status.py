@@ -15,6 +15,7 @@ from engine.streams import PARTITIONS
 from runtime.cli.main import run
 from runtime.errors import BadInput
 from runtime.metrics import figures_of_run, figures_of_worker, metrics
+from runtime.signals import Signals
 from runtime.status import status_of
 from runtime.tally import Decisions
 from store.writer import WriterStats
@@ -74,7 +75,7 @@ async def test_the_command_shows_a_table_and_json(
 async def test_figures_are_there_for_prometheus(tmp_path: Path) -> None:
     async with broker(tmp_path) as running, working(running.url, Gate()) as worker:
         read = figures_of_worker(worker.describe())
-    both = {**read, **figures_of_run(Decisions(asked=3), WriterStats(events=7))}
+    both = {**read, **figures_of_run(Decisions(asked=3), WriterStats(events=7), Signals())}
     with metrics(19_309, lambda: both):
         with urllib.request.urlopen("http://127.0.0.1:19309/metrics") as answer:  # noqa: ASYNC210
             text = answer.read().decode()
@@ -83,6 +84,7 @@ async def test_figures_are_there_for_prometheus(tmp_path: Path) -> None:
     assert "# TYPE ostinato_decisions_asked_total counter" in text
     assert "ostinato_decisions_asked_total 3.0" in text
     assert "ostinato_log_events_total 7.0" in text
+    assert "ostinato_agents_stuck_total 0.0" in text
     assert "# TYPE ostinato_worker_in_flight gauge" in text
     with metrics(None, lambda: both):
         pass

@@ -15,9 +15,9 @@ from games.questions import TRUE
 from games.solved import tictactoe
 from games.solved.judged import is_test
 from games.tictactoe import TicTacToeState, winner
+from runtime.exam.positions import expedition_positions, kuhn_positions, tictactoe_positions
 from tools.nano.dataset import Dataset, key_bits
 from tools.nano.generate import TEST, TOKENIZER, TRAIN, generate
-from tools.nano.positions import expedition_positions, kuhn_positions, tictactoe_positions
 from tools.nano.records import learned
 from tools.nano.wording import vary
 

@@ -164,6 +164,11 @@ class Dataset:
         return len(self._arrays["record_end"])
 
     @property
+    def answer_lengths(self) -> Array:
+        """Give the tokens of every record's answer."""
+        return np.diff(self._arrays["answer_end"], prepend=0)
+
+    @property
     def keys(self) -> Array:
         """Give the numbers of all records' positions."""
         return self._arrays["key"]

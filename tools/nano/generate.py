@@ -25,15 +25,15 @@ import numpy as np
 from engine.tokens import PREFIX, SUFFIX, Encoder, schema_pieces
 from games.registry import load_game
 from games.solved import Position
-from tools.game_texts import game_texts
-from tools.nano.dataset import Array, RecordData, Writer, key_bits
-from tools.nano.plain import plain_texts
-from tools.nano.positions import (
+from runtime.exam.positions import (
     connect_four_positions,
     expedition_positions,
     kuhn_positions,
     tictactoe_positions,
 )
+from tools.game_texts import game_texts
+from tools.nano.dataset import Array, RecordData, Writer, key_bits
+from tools.nano.plain import plain_texts
 from tools.nano.records import GAMES, KINDS, WINDOW, learned, tested
 from tools.small_tokenizer import write_tokenizer
 

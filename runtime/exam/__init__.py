@@ -1,0 +1,1 @@
+"""How well a model decides where the right answers can be computed; see `runtime.exam.exam.run`."""
