@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from engine.contract import DecisionReply, DecisionRequest, Prime, Primed
+from engine.fleet import Statistics
 
 
 class Backend(Protocol):
@@ -18,6 +19,11 @@ class Backend(Protocol):
     @property
     def dead(self) -> bool:
         """Whether it will never answer again; the worker process then ends."""
+        ...
+
+    @property
+    def statistics(self) -> Statistics:
+        """Count what the engine did beside decisions."""
         ...
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:

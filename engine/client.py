@@ -110,6 +110,10 @@ class QueueEngine:
         """Give what one live worker of the model says of itself; None when there is none."""
         return await self._queue.workers(self.model.hash)
 
+    async def workers(self) -> list[WorkerInfo]:
+        """Give what every live worker of the model says of itself; raises QueueUnavailable."""
+        return await self._queue.workers_of(self.model.hash)
+
     async def chats(self) -> list[ChatInfo]:
         """Give where the live workers of the model chat; raises QueueUnavailable."""
         return await self._queue.chats(self.model.hash)

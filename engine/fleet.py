@@ -5,6 +5,18 @@ from __future__ import annotations
 import msgspec
 
 
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine counts beside decisions.
+
+    Attributes:
+        cache_used: The share of its cache that what runs holds; None for one without a cache.
+        chat_tokens: As many as chats generated.
+    """
+
+    cache_used: float | None = None
+    chat_tokens: int = 0
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a live worker says of itself."""
 
@@ -19,6 +31,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     redelivered: int = 0
     tokens_read: int = 0
     tokens_reused: int = 0
+    engine: Statistics = Statistics()
 
 
 class ChatInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from engine.contract import (
     Primed,
 )
 from engine.errors import BadRequest, EngineFailed, RecordTooLong
+from engine.fleet import Statistics
 
 WINDOW = 32_768
 CHARACTERS_A_TOKEN = 4
@@ -89,6 +90,7 @@ class MockBackend:
         self._settings = settings
         self.fingerprint = f"mock-{settings.seed}"
         self.dead = False
+        self.statistics = Statistics()
 
     async def decide(self, request: DecisionRequest) -> DecisionReply:
         """Answer after the delay, or fail as the settings say."""

@@ -17,6 +17,7 @@ import msgspec
 
 from engine.contract import DecisionReply, DecisionRequest, Field, FieldAnswer, Prime, Primed
 from engine.errors import BadRequest, EngineFailed, RecordTooLong
+from engine.fleet import Statistics
 from engine.remote import RemoteSettings
 
 _TRIES: Final = 5
@@ -37,6 +38,7 @@ class RemoteBackend:
 
     fingerprint = ""
     dead = False
+    statistics = Statistics()
 
     def __init__(self, settings: RemoteSettings, key: str = "") -> None:
         self._settings = settings

@@ -100,6 +100,7 @@ class Worker:
             in_flight=len(self._taken),
             pid=os.getpid(),
             partitions=tuple(sorted(self._claims.held)),
+            engine=self._backend.statistics,
             **self._counts,
         )
 

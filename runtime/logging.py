@@ -14,6 +14,7 @@ def configure_logging(
 ) -> None:
     """Send all log records of this process to standard error, fields included."""
     before = [
+        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),

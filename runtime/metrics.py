@@ -56,6 +56,8 @@ def metrics(port: int | None, read: Callable[[], Figures]) -> Iterator[None]:
 
 def figures_of_worker(info: WorkerInfo) -> Figures:
     """Name a worker's counts."""
+    used = info.engine.cache_used
+    occupied = {} if used is None else {"ostinato_worker_cache_used": used}
     return {
         "ostinato_worker_partitions": len(info.partitions),
         "ostinato_worker_in_flight": info.in_flight,
@@ -64,6 +66,8 @@ def figures_of_worker(info: WorkerInfo) -> Figures:
         "ostinato_worker_redelivered_total": info.redelivered,
         "ostinato_worker_tokens_read_total": info.tokens_read,
         "ostinato_worker_tokens_reused_total": info.tokens_reused,
+        "ostinato_worker_chat_tokens_total": info.engine.chat_tokens,
+        **occupied,
     }
 
 

@@ -24,6 +24,7 @@ from engine.contract import (
     Primed,
 )
 from engine.errors import BadBundle, EngineError, EngineFailed, RecordTooLong
+from engine.fleet import Statistics
 from engine.llm.chat import ChatRequest, ChatTokens, chat
 from engine.llm.check import require_vllm
 from engine.llm.launch import (
@@ -198,6 +199,13 @@ class VllmBackend:
             async for some in tokens:
                 yield some
 
+    @property
+    def statistics(self) -> Statistics:
+        """See `Backend.statistics`."""
+        counted: Any = self.engine.logger_manager
+        [found] = counted.stat_loggers
+        return Statistics(cache_used=found.cache_used, chat_tokens=found.chat_tokens)
+
     async def close(self) -> None:
         """End the engine process and wait for it."""
         if self.engine.output_handler is not None:
@@ -298,6 +306,8 @@ class VllmBackend:
         from vllm.outputs import RequestOutput
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
+        from engine.llm.statistics import DECISION
+
         params = SamplingParams(
             max_tokens=1,
             temperature=0.0,
@@ -309,7 +319,12 @@ class VllmBackend:
             skip_clone=True,
         )
         async with self.engine.asked(
-            request_id, input_ids, params, salt=salt, adapter=adapter, priority=priority
+            DECISION + request_id,
+            input_ids,
+            params,
+            salt=salt,
+            adapter=adapter,
+            priority=priority,
         ) as outputs:
             output = await outputs.get()
         assert isinstance(output, RequestOutput)

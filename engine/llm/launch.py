@@ -89,6 +89,7 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
 
     from engine.llm.guarded import GuardedLLM
     from engine.llm.refuse import refuse
+    from engine.llm.statistics import Statistics
 
     on_cpu = current_platform.is_cpu()
     refuse(bundle, settings, on_cpu=on_cpu)
@@ -122,7 +123,7 @@ def launch(bundle: Bundle, settings: WorkerSettings, *, stock: bool = False) -> 
         short=SHORT_ON_CPU if on_cpu else SHORT_ON_GPU,
     )
     try:
-        engine = GuardedLLM.from_engine_args(arguments)
+        engine = GuardedLLM.from_engine_args(arguments, stat_loggers=[Statistics])
     except (RuntimeError, ValueError, OSError, TimeoutError) as error:
         raise EngineFailed(
             f"vLLM did not start: {error}; `--debug` shows the engine's own log"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -228,6 +229,7 @@ class _Observed:
         started, name = time.monotonic(), uuid.uuid4().hex
         status = _CLOSED
         scope["ostinato.request"] = name
+        structlog.contextvars.bind_contextvars(request=name)  # for every line written on its behalf
 
         async def send_named(message: Message) -> None:
             nonlocal status
@@ -242,7 +244,7 @@ class _Observed:
         try:
             await self._app(scope, receive, send_named)
         except Exception:
-            log.exception("a request broke the server", extra={"request": name})
+            log.exception("a request broke the server")
         finally:
             self._note(scope, name, status, time.monotonic() - started)
 
@@ -257,7 +259,6 @@ class _Observed:
         log.info(
             "request",
             extra={
-                "request": name,
                 "route": route,
                 "status": status,
                 "code": code,

@@ -26,6 +26,7 @@ from engine.settings import WorkerSettings
 from runtime.errors import BadInput
 from runtime.http.app import application
 from runtime.http.gateway import Gateway
+from runtime.http.problems import encode, problem
 from runtime.http.sharing import Sharing
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,17 @@ class Protocol(HttpToolsProtocol):
         """Stop the clock: the body has its own."""
         self._timer.cancel()
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP like any other request at fault: as JSON, with an id."""
+        name, body = uuid.uuid4().hex, encode(problem(400, "api_usage_error", msg))
+        log.info("request", extra={"request": name, "status": 400, "code": "api_usage_error"})
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nx-typesafe-request-id: %s\r\nconnection: close\r\n\r\n%s"
+            % (len(body), name.encode(), body)
+        )
+        self.transport.close()
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -195,6 +207,7 @@ async def _watch(
             gateway.engine = engine
             with contextlib.suppress(QueueUnavailable):  # the next look tells
                 gateway.chat.workers = await engine.chats()
+                gateway.metrics.workers.see(await engine.workers())
             if not told:
                 on_ready()
                 told = True

@@ -24,6 +24,8 @@ from runtime.http.openapi import EXAMPLE
 from tests.support.command import Command, finished, wait_for
 from tests.support.servers import serving
 
+pytestmark = pytest.mark.timeout(300)
+
 CLIENT = Path(sys.executable).parents[1] / "js/node_modules/@typesafe-ai/sdk"
 SYSTEMONE = "/v1/systemone"
 DEADLINE_S = 50
@@ -140,23 +142,33 @@ def test_a_worker_that_dies_is_missed_and_comes_back(ostinato: Command):
         assert finished(process).code == 0
 
 
+def end_while_asked(
+    ostinato: Command, url: str, process: subprocess.Popen[str], body: dict[str, Any]
+) -> httpx.Response:
+    """Send SIGTERM while a request is under way; give its reply."""
+    worker = next(pid for pid, line in ostinato.running().items() if "engine.worker" in line)
+    os.kill(worker, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(httpx.post, url + SYSTEMONE, json=body, timeout=60)
+        under_way = "decisions_under_way 1.0"
+        wait_for(lambda: under_way in httpx.get(url + "/metrics", timeout=60).text, within_s=60)
+        process.send_signal(signal.SIGTERM)
+        os.kill(worker, signal.SIGCONT)
+        return reply.result()
+
+
 def test_what_is_under_way_is_answered_before_the_end(ostinato: Command):
-    with serving(ostinato, model="mock:delay_ms=1000") as (url, process):
-        with ThreadPoolExecutor(1) as pool:
-            reply = pool.submit(httpx.post, url + SYSTEMONE, json=EXAMPLE, timeout=30)
-            wait_for(lambda: "decisions_under_way 1.0" in httpx.get(url + "/metrics").text)
-            process.send_signal(signal.SIGTERM)
-            assert reply.result().status_code == 200
+    with serving(ostinato, "--deadline", DEADLINE_S) as (url, process):
+        assert end_while_asked(ostinato, url, process, EXAMPLE).status_code == 200
         assert finished(process).code == 0
 
 
 def test_decisions_are_kept_in_a_log(ostinato: Command, tmp_path: Path):
-    def ask(url: str, state: str) -> httpx.Response:
-        body = EXAMPLE | {"state": state, "x_session": "alice"}
-        return httpx.post(url + SYSTEMONE, json=body, timeout=60)
+    def body(state: str) -> dict[str, Any]:
+        return EXAMPLE | {"state": state, "x_session": "alice"}
 
-    arguments, model = ("--log", tmp_path / "served.db"), "mock:delay_ms=700"
-    with serving(ostinato, *arguments, model=model) as (url, process):
+    arguments = ("--log", tmp_path / "served.db", "--deadline", DEADLINE_S)
+    with serving(ostinato, *arguments) as (url, process):
         with typesafe_sdk.TypeSafeClient(api_key="any", base_url=url) as client:
             typed = typesafe_sdk.Noul(instructions="Is it a trap?")
             client.system_one(
@@ -164,14 +176,12 @@ def test_decisions_are_kept_in_a_log(ostinato: Command, tmp_path: Path):
             )
         second = ostinato("serve", "--port", 0, "--model", "mock", *arguments)
         assert "being written by process" in second.refused("store/locked")
-        with ThreadPoolExecutor(1) as pool:
-            reply = pool.submit(ask, url, "a door, and behind it a stair")
-            wait_for(lambda: "decisions_under_way 1.0" in httpx.get(url + "/metrics").text)
-            process.send_signal(signal.SIGTERM)
-            assert reply.result().status_code == 200
+        stair = body("a door, and behind it a stair")
+        assert end_while_asked(ostinato, url, process, stair).status_code == 200
         assert finished(process).code == 0
     with serving(ostinato, *arguments) as (url, process):
-        assert ask(url, "a door, and behind it two stairs").status_code == 200
+        stairs = body("a door, and behind it two stairs")
+        assert httpx.post(url + SYSTEMONE, json=stairs, timeout=60).status_code == 200
         process.kill()  # what was answered is in the log
         process.wait()
     ostinato.kill_rest()
@@ -182,9 +192,6 @@ def test_decisions_are_kept_in_a_log(ostinato: Command, tmp_path: Path):
     assert said in " ".join(replayed.stdout.split())
     other = ostinato("replay", "served.db", "--redecide", "mock:seed=2", "--json")
     assert (other.code, other.document["decisions"]) == (0, 3)
-    match = "systemone::alice"
-    moment = ostinato("replay", "served.db", "--match", match, "--at", 5, "--json").document
-    assert moment["views"][0]["public"] == "a door, and behind it a stair"
 
 
 def test_a_gateway_to_workers_elsewhere(ostinato: Command):

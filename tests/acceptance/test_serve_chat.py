@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import secrets
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -23,6 +28,7 @@ openai = pytest.importorskip("openai")
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 
 MODEL = "oracle-base-and-adapter"
+ON = {"ignore_eos": True}
 MESSAGES = [{"role": "user", "content": "Is the gate open?"}]
 
 
@@ -35,7 +41,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
 def server(command: Command) -> Iterator[str]:
     bundle = adapter_bundle(command.folder / "bundle")
     with serving(
-        command, "--dtype", "float32", "--deadline", 60, model=str(bundle.path), within_s=240
+        command, "--dtype", "float32", "--deadline", 300, model=str(bundle.path), within_s=240
     ) as (url, _):
         with httpx.Client(base_url=url) as client:
             wait_for(lambda: chats(client), within_s=60)
@@ -65,6 +71,46 @@ def test_openais_client(client: Any):
     for name in ("clef", "jev-latest", "other"):
         with pytest.raises(openai.NotFoundError):
             client.chat.completions.create(**settings | {"model": name})
+
+
+def figure(server: str, name: str) -> float:
+    text = httpx.get(f"{server}/metrics", timeout=60).text
+    found = re.search(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else -1.0
+
+
+def settle(server: str) -> None:
+    """Return when the server's figures of its worker are from after this call."""
+    assert httpx.post(f"{server}/v1/systemone", json=EXAMPLE, timeout=90).status_code == 200
+    text = httpx.get(f"{server}/metrics", timeout=60).text
+    found = re.search(r'requests_total{route="/v1/systemone",status="200"} (\S+)', text)
+    assert found is not None
+    answered = float(found[1])
+    wait_for(lambda: figure(server, "ostinato_worker_answered_total") >= answered, within_s=60)
+
+
+def test_what_the_worker_counts(client: Any, server: str):
+    health = httpx.get(f"{server}/health").json()
+    assert health == {"process": "up", "worker": "ready", "adapter": "acting"}
+    before = figure(server, "ostinato_worker_chat_tokens_total")
+    seen = threading.Event()
+
+    def talk() -> None:
+        while not seen.is_set():
+            client.completions.create(model=MODEL, prompt="on", max_tokens=50, extra_body=ON)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(talk)
+        try:
+            wait_for(lambda: figure(server, "ostinato_worker_cache_used") > 0, within_s=60)
+            wait_for(lambda: figure(server, "ostinato_chat_tokens_per_second") > 0, within_s=60)
+        finally:
+            seen.set()
+    settle(server)
+    counted = figure(server, "ostinato_worker_chat_tokens_total")
+    client.completions.create(model=MODEL, prompt="on", max_tokens=21, extra_body=ON)
+    settle(server)
+    assert figure(server, "ostinato_worker_chat_tokens_total") == counted + 21 > before + 21
 
 
 def test_words_and_answers_are_those_without_the_other(client: Any, server: str):
@@ -122,6 +168,67 @@ def test_a_decision_agent_plays_a_chat_agent_on_one_worker(command: Command, ser
     assert chats["tokens_read"] > chats["answers"] * 100
     assert chats["p50_ms"] > 0
     assert command("replay", "both.db").code == 0
+
+
+CONNECTIONS, WORDS = 64, 6
+
+
+async def keep_busy(server: str, *, seconds: float) -> dict[str, list[float]]:
+    """Ask and chat over all connections; every reply has to be that of its own request, whole."""
+    took: dict[str, list[float]] = {"decision": [], "chat": []}
+    until = time.monotonic() + seconds
+
+    async def decide(client: httpx.AsyncClient, name: str) -> None:
+        kinds = {
+            "odds": {"type": "noul"},
+            name: {"type": "choice", "criteria": {name: "", "b": ""}},
+        }
+        body = {"model": "clef", "state": f"The gate of {name} is shut.", "questions": kinds}
+        reply = await client.post("/v1/systemone", json=body)
+        assert reply.status_code == 200, reply.text
+        answers = reply.json()["answers"]
+        assert list(answers) == list(kinds)
+        assert list(answers[name]["probabilities"]) == [name, "b"]
+
+    async def chat(client: httpx.AsyncClient, name: str) -> None:
+        body = {"prompt": f"The gate of {name}", "max_tokens": WORDS, **ON}
+        reply = await client.post("/v1/completions", json=body)
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["usage"]["completion_tokens"] == WORDS
+
+    async def connection(number: int) -> None:
+        kind, ask = ("chat", chat) if number % 2 else ("decision", decide)
+        async with httpx.AsyncClient(base_url=server, timeout=250) as client:
+            for turn in itertools.count():
+                if turn and time.monotonic() > until:  # each connection asks once at least
+                    return
+                began = time.monotonic()
+                await ask(client, f"{number}-{turn}-{secrets.token_hex(4)}")
+                took[kind].append(time.monotonic() - began)
+
+    async with anyio.create_task_group() as group:
+        for number in range(CONNECTIONS):
+            group.start_soon(connection, number)
+    return took
+
+
+@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.long)])
+async def test_many_at_once(server: str, seconds: float):
+    """Nothing is lost, nothing is answered twice."""
+    names = ("worker_answered", "worker_failed", "worker_redelivered", "worker_chat_tokens")
+    names = tuple(f"ostinato_{name}_total" for name in names)
+    settle(server)
+    before = {name: figure(server, name) for name in names}
+    took = await keep_busy(server, seconds=seconds)
+    wanted = (len(took["decision"]), 0, 0, WORDS * len(took["chat"]))
+
+    settle(server)
+    counted = tuple(figure(server, name) - before[name] for name in names)
+    assert counted == (wanted[0] + 1, *wanted[1:])
+    for kind, times in took.items():
+        assert len(times) >= CONNECTIONS // 2
+        p50, p99 = (sorted(times)[int(len(times) * share)] for share in (0.5, 0.99))
+        print(f"{kind}: {len(times)} in {seconds} s, p50 {p50:.3f} s, p99 {p99:.3f} s")
 
 
 def test_the_workers_door(command: Command, server: str):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from tests.support.steps import Steps
+from tests.support.steps import BLOCK, Steps
 
 pytestmark = pytest.mark.vllm
 
@@ -133,6 +133,24 @@ def test_chats_that_part_reuse_what_they_share():
         while f"c{number}" not in steps.ended:
             read[number] += steps.step().get(f"c{number}", 0)
     assert read == {0: 1200, 1: 1200, 2: 1200 - 896}
+
+
+def test_a_chat_agent_s_turns_reuse_the_view_of_two_turns_before():
+    steps = Steps()
+    view, options = ids(4, 300), 60  # the view grows, other options stand behind it
+    read = []
+    for number in range(6):
+        prompt = [*view, *ids(50 + number, options)]
+        steps.chat(f"c{number}", prompt, tokens=1)
+        read.append(0)
+        while f"c{number}" not in steps.ended:
+            read[-1] += steps.step().get(f"c{number}", 0)
+        view += ids(80 + number, 150)
+    before = [300 + 150 * (number - 2) for number in range(6)]
+    lengths = [300 + 150 * number + options for number in range(6)]
+    assert read[:2] == lengths[:2]
+    for number in range(2, 6):
+        assert read[number] == lengths[number] - before[number] // BLOCK * BLOCK
 
 
 def test_a_prime_leaves_everything_read():

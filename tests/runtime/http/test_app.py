@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,12 @@ import msgspec
 import pytest
 import zstandard
 
+from engine.fleet import Statistics, WorkerInfo
 from runtime.http.app import application
 from runtime.http.gateway import Limits
 from runtime.http.keys import Keys, make_key
 from runtime.http.openapi import EXAMPLE, SystemOneReply
+from runtime.logging import configure_logging
 from tests.support.engines import DirectEngine, SilentEngine
 from tests.support.servers import served
 
@@ -29,6 +34,15 @@ def question(**changes: Any) -> dict[str, Any]:
     return request(
         questions={"q": {"type": "choice", "criteria": {"a": None, "b": "B"}, **changes}}
     )
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    logger = logging.getLogger()
+    handlers, level = list(logger.handlers), logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
 
 
 async def test_an_answer_has_all_that_clients_read():
@@ -292,14 +306,69 @@ async def test_the_description_for_programs_and_for_people():
 
 
 async def test_figures():
-    async with served() as (client, _):
+    async with served() as (client, gateway):
         await client.post(URL, json=EXAMPLE)
         await client.post(URL, json={})
+        told = {"bundle": "b", "fingerprint": "f", "in_flight": 2, "pid": 1, "tokens_read": 9}
+        one, two = Statistics(cache_used=0.25, chat_tokens=40), Statistics(chat_tokens=7)
+        for more in (0, 60):
+            one = msgspec.structs.replace(one, chat_tokens=one.chat_tokens + more)
+            gateway.metrics.workers.see(
+                [
+                    WorkerInfo(worker="one", engine=one, **told),
+                    WorkerInfo(worker="two", engine=two, **told),
+                ]
+            )
         text = (await client.get("/metrics")).text
-    assert 'ostinato_http_requests_total{route="/v1/systemone",status="200"} 1.0' in text
-    assert 'ostinato_http_requests_total{route="/v1/systemone",status="422"} 1.0' in text
-    assert 'ostinato_http_errors_total{code="validation_error"} 1.0' in text
-    assert "ostinato_questions_total 3.0" in text
+    for line in (
+        'ostinato_http_requests_total{route="/v1/systemone",status="200"} 1.0',
+        'ostinato_http_requests_total{route="/v1/systemone",status="422"} 1.0',
+        'ostinato_http_errors_total{code="validation_error"} 1.0',
+        "ostinato_questions_total 3.0",
+        "ostinato_decisions_under_way 0.0",
+        'ostinato_tokens_total{how="read"} ',
+        'ostinato_tokens_total{how="reused"} 0.0',
+        "ostinato_queue_seconds_count 1.0",
+        "ostinato_engine_seconds_count 1.0",
+        "ostinato_engine_steps_total ",
+        'ostinato_worker_cache_used{worker="one"} 0.25',
+        'ostinato_worker_chat_tokens_total{worker="one"} 100.0',
+        'ostinato_worker_chat_tokens_total{worker="two"} 7.0',
+        'ostinato_worker_tokens_read_total{worker="two"} 9.0',
+    ):
+        assert line in text, line
+    assert 'cache_used{worker="two"}' not in text
+    speed = re.search(r"^ostinato_chat_tokens_per_second (\S+)$", text, re.MULTILINE)
+    assert speed is not None
+    assert float(speed[1]) > 0
+
+
+async def test_every_reply_and_every_line_written_for_it_have_the_request_s_id(
+    capsys: pytest.CaptureFixture[str], root_logger: None
+):
+    def complain(request: Any) -> None:
+        logging.getLogger("somewhere").warning("odd")
+        if request.ask.state == "break":
+            raise ZeroDivisionError
+
+    async with served(DirectEngine(on_request=complain)) as (client, _):
+        configure_logging(format="json", level=logging.INFO)
+        replies = [
+            await client.post(URL, json=request(state="break")),
+            await client.post(URL, json=EXAMPLE),
+            await client.post(URL, json={}),
+            await client.post("/v1/chat/completions", json={"messages": []}),
+            await client.get("/v1/nothing"),
+            await client.get("/health"),
+        ]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    names = [reply.headers["x-typesafe-request-id"] for reply in replies]
+    assert len(set(names)) == len(replies)
+    for name, reply in zip(names, replies, strict=True):
+        [line] = [each for each in lines if each["event"] == "request" and each["request"] == name]
+        assert line["status"] == reply.status_code
+    assert [each["request"] for each in lines if each["event"] == "odd"] == names[:2]
+    assert all("request" in each for each in lines if each["logger"] != "httpx")
 
 
 async def test_a_client_that_goes_away_takes_its_work_along():
