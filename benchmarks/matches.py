@@ -62,7 +62,7 @@ async def play_and_replay(
     started = time.perf_counter()
     replayed = await replay_file(path)
     replay_s = time.perf_counter() - started
-    turns = sum(match.turns for match in report.matches)
+    turns = report.results.turns
     return Played(
         synchronous=synchronous,
         at_once=at_once,

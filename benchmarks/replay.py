@@ -23,6 +23,7 @@ from engine.embedded import embedded
 from engine.models import open_model
 from games.registry import load_game
 from runtime.agents.registry import make_agent
+from runtime.match import MatchResult
 from runtime.play import Run
 from runtime.recordings import open_recordings
 from runtime.replay import replay_file, replay_match
@@ -46,7 +47,7 @@ async def play(path: Path, matches: int, at_once: int) -> float:
         report = await run.play(engine)
         took_s = time.perf_counter() - started
     await log.close()
-    return sum(match.turns for match in report.matches) / took_s
+    return report.results.turns / took_s
 
 
 async def replayed(path: Path, processes: int) -> float:
@@ -70,9 +71,10 @@ async def travel(folder: Path, console: Console) -> None:
     log = open_log(path)
     game = load_game(LONG)
     seats = [Seat(name, make_agent(name)) for name in LONG_SEATS]
-    report = await Run(log, game, seats, matches=1, seed=1).play()
+    results: list[MatchResult] = []
+    await Run(log, game, seats, matches=1, seed=1, on_result=results.append).play()
     await log.close()
-    [match] = report.matches
+    [match] = results
     async with open_recordings(path) as recordings:
         events = len(recordings.read(match.match))
         full = min(

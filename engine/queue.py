@@ -45,6 +45,7 @@ _TIMEOUT_S: Final = 5.0
 _ACK_S: Final = 2.0  # for a stream to confirm a message; sent again, it counts once
 PULL_S: Final = 0.25  # the longest that a pull waits
 _LATE_S: Final = 1.0  # for the server's word that nothing came
+_CHECK_S: Final = 10.0  # from one look at an idle partition to the next
 
 _NEXT: Final = msgspec.json.encode({"batch": 1, "expires": int(PULL_S * 1e9)})
 _NOTHING: Final = ("404", "408")  # statuses of a pull that found nothing
@@ -469,11 +470,15 @@ class Queue:
                 f"$JS.API.CONSUMER.MSG.NEXT.{DECISIONS}.{consumer}", _NEXT, reply=pull.inbox
             )
             message = await pull.messages.next_msg(timeout=PULL_S + _LATE_S)
+            status = (message.headers or {}).get("Status")
+            if status in _NOTHING and time.monotonic() >= pull.check_at:
+                pull.check_at = time.monotonic() + _CHECK_S
+                if not await streams.require_whole(self._js, bundle, partition):
+                    log.warning("the queue's files are damaged: it is made anew, and asked again")
         except TimeoutError:
             return None
         except NatsError as error:
             raise QueueUnavailable(f"requests cannot be pulled: {error}") from error
-        status = (message.headers or {}).get("Status")
         if status in _NOTHING:
             return None
         if status is not None:  # the consumer or its stream is gone: made again by the next pull
@@ -571,12 +576,18 @@ def _read(data: bytes, headers: Mapping[str, str] | None, kind: type[Info]) -> I
         return None
 
 
-class _Pull(msgspec.Struct, frozen=True):
-    """Where the requests of one partition come in, and the server that has its consumer."""
+class _Pull(msgspec.Struct):
+    """Where the requests of one partition come in, and the server that has its consumer.
+
+    Attributes:
+        check_at: When it is next looked whether the consumer passes over requests; monotonic
+            seconds, and only when there are none.
+    """
 
     server: str
     inbox: str
     messages: Subscription
+    check_at: float = 0.0
 
 
 class _Refused(Exception):

@@ -20,11 +20,13 @@ from nats.js import JetStreamContext
 from nats.js.api import (
     AckPolicy,
     ConsumerConfig,
+    ConsumerInfo,
     DiscardPolicy,
     KeyValueConfig,
     RetentionPolicy,
     StorageType,
     StreamConfig,
+    StreamInfo,
     SubjectTransform,
 )
 from nats.js.errors import NotFoundError, ServerError
@@ -130,9 +132,47 @@ async def ensure_consumer(
             return
     except ServerError:
         pass
-    await js.delete_stream(DECISIONS)
-    await js.add_stream(decisions(max_requests=MAX_REQUESTS))
+    await _renew(js, await js.stream_info(DECISIONS))
     await js.add_consumer(DECISIONS, consumer(bundle, partition, ack_wait_s=ack_wait_s))
+
+
+async def require_whole(js: JetStreamContext, bundle: str, partition: int) -> bool:
+    """Make the stream anew if a consumer passed over requests in it; tell whether it was whole.
+
+    A consumer passes over what cannot be read, and over all that is written behind it, and the
+    stream keeps it for nobody. Everybody asks again when the stream is another one.
+
+    Raises:
+        nats.errors.Error: As for every request to the broker.
+    """
+    before = await js.consumer_info(DECISIONS, consumer_of(bundle, partition))
+    subject = f"decide.{bundle}.{partition}.>"
+    info = await js.stream_info(DECISIONS, subjects_filter=subject)
+    after = await js.consumer_info(DECISIONS, consumer_of(bundle, partition))
+    known = (after.num_pending or 0) + (after.num_ack_pending or 0)
+    if _counts(before) != _counts(after) or known >= sum((info.state.subjects or {}).values()):
+        return True  # where something happens meanwhile, the numbers mean nothing
+    now = await js.stream_info(DECISIONS)
+    if now.created == info.created:  # and nobody else was faster
+        await _renew(js, now)
+    return False
+
+
+def _counts(info: ConsumerInfo) -> tuple[object, ...]:
+    delivered, acknowledged = info.delivered, info.ack_floor
+    return (
+        info.num_pending,
+        info.num_ack_pending,
+        delivered and (delivered.stream_seq, delivered.consumer_seq),
+        acknowledged and acknowledged.stream_seq,
+    )
+
+
+async def _renew(js: JetStreamContext, info: StreamInfo) -> None:
+    """Make the work queue anew, empty; no number is given twice, so that no old answer counts."""
+    await js.delete_stream(DECISIONS)
+    config = decisions(max_requests=MAX_REQUESTS)
+    await js.add_stream(config.evolve(first_seq=info.state.last_seq + 1))
 
 
 async def _is_sound(js: JetStreamContext, bundle: str, partition: int) -> bool:

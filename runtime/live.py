@@ -14,7 +14,7 @@ from runtime.outbox import strays_of
 from runtime.requests import match_of
 from runtime.signals import Signals, seat_of
 from runtime.table import Table
-from store.errors import StoreError
+from store.errors import StoreError, UnknownMatch
 from store.events import AnswerDiscarded, ChanceDrawn, MatchEnded, MatchStarted, TurnTaken
 from store.log import EventLog, Recorded
 
@@ -52,19 +52,16 @@ class LiveMatches:
         if reason == "late" and seat is not None and isinstance(started, MatchStarted):
             self._signals.add("stale", match, seat, started.seats[seat], decision=decision)
 
-    async def finish(
-        self, match: str, table: Table, *, present: bool, new: Callable[[], Match]
-    ) -> MatchResult:
-        """Play a match that the log does not have whole.
+    async def finish(self, match: str, table: Table, *, new: Callable[[], Match]) -> MatchResult:
+        """Play a match to its end, or give how it ended if it has.
 
         Args:
             match: Its id.
             table: Who plays what.
-            present: Whether the log has any of it.
-            new: Makes it where the log has not.
+            new: Makes it where the log has none of it.
         """
-        if present:
-            async with self._turnstile:
+        if recorded_of(self._log, match):
+            async with self._turnstile:  # read again: an answer may have been recorded meanwhile
                 recorded = self._log.read(match)
                 finished = result_of(recorded)
                 if finished is not None:
@@ -76,6 +73,14 @@ class LiveMatches:
             return await live.run()
         finally:
             del self._live[match]
+
+
+def recorded_of(log: EventLog, match: str) -> list[Recorded]:
+    """Give a match's events; none where the log has none of it."""
+    try:
+        return log.read(match)
+    except UnknownMatch:
+        return []
 
 
 def result_of(recorded: Iterable[Recorded]) -> MatchResult | None:

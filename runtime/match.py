@@ -199,6 +199,12 @@ class Match:
                 if len(options) > 1:
                     if len({option.id for option in options}) < len(options):
                         raise self._broken("is offered a label twice; each has to name one option")
+                    most = self._table.game.facts.max_options
+                    if len(options) > most:
+                        raise self._broken(
+                            f"is offered {len(options)} options, and the game's facts say that"
+                            f" {most} are the most"
+                        )
                     return options
                 if not options:
                     raise self._broken("is to act and has no legal action; the game has to end")

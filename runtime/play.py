@@ -2,7 +2,8 @@
 
 A run is a function of its game, seats, model and seed: the ids and seeds of its matches follow
 from them. Played again into the same log it goes on where it stopped: finished matches are not
-repeated, the others are resumed.
+repeated, the others are resumed. Matches end in any order and are counted in theirs, so that what
+is kept of them does not grow with how many have ended.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from runtime.draws import match_seed
 from runtime.errors import CannotPlay, first_of
 from runtime.live import LiveMatches
 from runtime.match import Match, MatchResult
+from runtime.results import Results, SeatResults
 from runtime.signals import SignalReport, Signals
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Chats, Decisions, Tally
@@ -32,17 +34,21 @@ logger = logging.getLogger(__name__)
 
 CONCURRENCY = 16
 
+AHEAD = 1_024
+"""How far a match may run ahead of the first that has not ended; bounds what is kept."""
+
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to; with `seed` it can be repeated.
 
-    `decisions`, `chats` and `signals` count what was done now, not what the log had already.
+    `results` are of all its matches; `decisions`, `chats` and `signals` count what was done now,
+    not what the log had already.
     """
 
     seed: int
-    matches: tuple[MatchResult, ...]
+    results: Results
     decisions: Decisions
     chats: Chats = Chats()
     signals: SignalReport = SignalReport()
@@ -80,7 +86,7 @@ class Run:
             seed: Of the run; None draws one.
             concurrency: How many matches are under way at once; one where a person plays.
             terms: What holds for every match that starts now; a resumed one keeps its own.
-            on_result: Called after each match.
+            on_result: Called with each match that has ended or paused, in their order.
 
         Raises:
             CannotPlay: These agents cannot play this game.
@@ -134,19 +140,14 @@ class Run:
             tally=self._tally,
         )
         prefix = self._prefix(engine)
-        present = {
-            summary.match for summary in self._log.matches() if summary.match.startswith(prefix)
-        }
-        results: list[MatchResult | None] = [None] * self._matches
+        counted = _Counted(len(self._seats), self._on_result)
         indices = iter(range(self._matches))
 
         async def work() -> None:
             for index in indices:
-                match = f"{prefix}{index:04d}"
-                result = await self._one(table, match, index, present=match in present)
-                results[index] = result
-                if self._on_result is not None:
-                    self._on_result(result)
+                await counted.near(index)
+                result = await self._one(table, f"{prefix}{index:04d}", index)
+                counted.add(index, result)
 
         try:
             async with anyio.create_task_group() as group:
@@ -156,7 +157,7 @@ class Run:
             raise first_of(failed) from None
         return RunReport(
             seed=self.seed,
-            matches=tuple(result for result in results if result is not None),
+            results=counted.results,
             decisions=self.decisions,
             chats=table.tally.chats(),
             signals=self.signals.report(),
@@ -166,11 +167,9 @@ class Run:
         """Record an answer that nobody waits for, if the log has its match."""
         await self._live.on_stray(reply, stray)
 
-    async def _one(self, table: Table, match: str, index: int, *, present: bool) -> MatchResult:
+    async def _one(self, table: Table, match: str, index: int) -> MatchResult:
         seed = match_seed(self.seed, index)
-        return await self._live.finish(
-            match, table, present=present, new=lambda: Match.new(table, match, seed=seed)
-        )
+        return await self._live.finish(match, table, new=lambda: Match.new(table, match, seed=seed))
 
     def _prefix(self, engine: Engine | None) -> str:
         """Give how the ids of this run's matches start; a token, whatever the game is called."""
@@ -179,3 +178,28 @@ class Run:
         what = [game, names, self.seed, engine.model.hash if engine else None]
         digest = hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:8]
         return f"{_NOT_IN_ID.sub('_', game).strip('_')}-{digest}-"
+
+
+class _Counted:
+    """The results of a run, taken in the order of its matches."""
+
+    def __init__(self, seats: int, on_result: Callable[[MatchResult], None] | None) -> None:
+        self.results = Results(seats=(SeatResults(),) * seats)
+        self._on_result = on_result
+        self._waiting: dict[int, MatchResult] = {}
+        self._moved = anyio.Event()
+
+    async def near(self, index: int) -> None:
+        """Wait until a match is not too far ahead of the first that has not ended."""
+        while index >= self.results.matches + AHEAD:
+            await self._moved.wait()
+
+    def add(self, index: int, result: MatchResult) -> None:
+        """Take one, and count those that are next."""
+        self._waiting[index] = result
+        while (known := self._waiting.pop(self.results.matches, None)) is not None:
+            self.results = self.results.plus(known)
+            if self._on_result is not None:
+                self._on_result(known)
+        self._moved.set()
+        self._moved = anyio.Event()

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from games.adapters.holdem_text import RULES, call_facts, offer, private_text, raise_facts, told
+from games.adapters.holdem_text import (
+    LAYOUTS,
+    PLAIN,
+    call_option,
+    offer,
+    private_text,
+    raise_option,
+    told,
+)
 from games.adapters.poker_table import (
     DECK,
     Stakes,
@@ -22,13 +30,14 @@ from games.adapters.poker_table import (
 )
 from games.base import CHANCE, GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction, UnsupportedGame
+from games.layouts import Layout, find_layout
 from games.questions import Option, Question, choice, noul, score
 
 if TYPE_CHECKING:
     from pokerkit import State
 
 SEATS = range(2, 7)
-PARAMETERS = ("ante", "bet", "blinds", "sizes", "stack")
+PARAMETERS = ("ante", "bet", "blinds", "layout", "sizes", "stack")
 SIZES = ("min", "50%", "100%", "200%", "all-in")
 OUTCOMES = {card: Outcome(card) for card in DECK}
 LEVELS = (
@@ -95,7 +104,7 @@ class HoldemState:
             amount = action.rpartition(" ")[2]
             kind = action.partition(" ")[0]
             table = act(self._table, kind, int(amount) if amount.isdecimal() else 0)
-        public = self._public + told(table, len(self._table.operations))
+        public = self._public + told(table, len(self._table.operations), self._game.layout)
         return HoldemState(self._game, table, public=public, trail=f"{self._trail}{action};")
 
     def view(self, seat: int) -> View:
@@ -131,15 +140,15 @@ class HoldemState:
         return self
 
     def _legal(self) -> tuple[Option, ...]:
-        table, options = self._table, list[Option]()
+        table, layout, options = self._table, self._game.layout, list[Option]()
         if table.can_fold():
-            options.append(Option("fold", "give up the pot"))
-        options.append(call_facts(table))
+            options.append(Option("fold", layout.describe(["fold"])))
+        options.append(call_option(table, layout))
         amounts = raises(table)
         if amounts:
             wanted = (offer(table, size) for size in self._game.sizes)
             chosen = {max(amounts[0], min(amounts[-1], amount)) for amount in wanted}
-            options += (raise_facts(table, amount) for amount in sorted(chosen))
+            options += (raise_option(table, amount, layout) for amount in sorted(chosen))
         return tuple(options)
 
     def _bettor(self) -> int | None:
@@ -163,7 +172,12 @@ class Holdem:
             number of chips to raise to.
     """
 
-    def __init__(self, *, id: str, stakes: Stakes, sizes: tuple[str, ...]) -> None:
+    layouts = LAYOUTS
+
+    def __init__(
+        self, *, id: str, stakes: Stakes, sizes: tuple[str, ...], layout: Layout = PLAIN
+    ) -> None:
+        self.layout = layout
         self.stakes = stakes
         self.sizes = sizes
         given = [len(each) for each in (stakes.stacks, stakes.antes) if len(each) > 1]
@@ -173,7 +187,7 @@ class Holdem:
             id=id,
             title="No-limit Texas hold'em",
             rules_version=1,
-            layout_version=1,
+            layout_version=layout.version,
             min_seats=fewest,
             max_seats=most,
             max_options=max(len(DECK), 2 + len(sizes)),
@@ -200,7 +214,7 @@ class Holdem:
             table = set_up(self.stakes, seats)
         except ValueError as error:
             raise BadGameParameters(f"{facts.id}: {error}") from error
-        return HoldemState(self, table, public=RULES + told(table, 0))
+        return HoldemState(self, table, public=self.layout.rules + told(table, 0, self.layout))
 
 
 def load(**parameters: str) -> Holdem:
@@ -209,7 +223,7 @@ def load(**parameters: str) -> Holdem:
     Args:
         parameters: `stack=200`, `blinds=1/2`, `ante=0`, `bet=2` (the smallest; by default the big
             blind), `sizes=min/50%/100%/200%/all-in`. Stacks and antes of single seats are
-            separated by `/`, as blinds are.
+            separated by `/`, as blinds are. `layout=bare` says nothing of what an action costs.
 
     Raises:
         BadGameParameters: One is unknown, or no number of chips.
@@ -239,8 +253,12 @@ def load(**parameters: str) -> Holdem:
         bet[0],
     )
     _require_fit(stakes)
+    layout = find_layout("holdem", parameters.pop("layout", PLAIN.name), LAYOUTS)
+    if layout.name != PLAIN.name:
+        parameters["layout"] = layout.name
     listed = ",".join(f"{key}={parameters[key]}" for key in sorted(parameters))
-    return Holdem(id=f"holdem({listed})" if listed else "holdem", stakes=stakes, sizes=sizes)
+    id = f"holdem({listed})" if listed else "holdem"
+    return Holdem(id=id, stakes=stakes, sizes=sizes, layout=layout)
 
 
 def _require_fit(stakes: Stakes) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from games.adapters.poker_table import raises
+from games.layouts import Layout
 from games.questions import Option
 
 if TYPE_CHECKING:
@@ -23,14 +26,44 @@ Cards are rank and suit: Ah is the ace of hearts, Tc the ten of clubs.
 HAND
 """
 
+PLAIN = Layout(
+    name="plain",
+    version=1,
+    rules=RULES,
+    turns={
+        "ante": "Player {player} posts an ante of {amount}.\n",
+        "blind": "Player {player} posts a blind of {amount}.\n",
+        "deal": "Player {player} is dealt a card.\n",
+        "board": "The board gets {cards}.\n",
+        "fold": "Player {player}: fold\n",
+        "check": "Player {player}: check\n",
+        "call": "Player {player}: call {amount}\n",
+        "bet": "Player {player}: to {amount}\n",
+        "show": "Player {player} shows {cards}.\n",
+        "muck": "Player {player} shows nothing.\n",
+        "result": "Result: {won}.\n",
+    },
+    options={
+        "fold": "give up the pot",
+        "check": "put in nothing",
+        "call": "put in {amount} for a pot of {pot}",
+        "call all": "put in {amount} for a pot of {pot}, all that is left",
+        "bet": "put in {amount} into a pot of {pot}",
+        "bet all": "put in {amount} into a pot of {pot}, all that is left",
+    },
+)
+BARE = msgspec.structs.replace(PLAIN, name="bare", options={})
+LAYOUTS = {layout.name: layout for layout in (PLAIN, BARE)}
+"""`bare` leaves it to the reader what an action costs."""
 
-def told(table: State, since: int) -> str:
+
+def told(table: State, since: int, layout: Layout) -> str:
     """Give the public lines of what was done from operation number `since` on."""
-    lines = [_line(table, index) for index in range(since, len(table.operations))]
+    lines = [_line(table, index, layout) for index in range(since, len(table.operations))]
     if not table.status:
         won = (f"player {seat} {chips:+d}" for seat, chips in enumerate(table.payoffs))
-        lines.append(f"Result: {', '.join(won)}.")
-    return "".join(f"{line}\n" for line in lines if line)
+        lines.append(layout.turn("result", won=", ".join(won)))
+    return "".join(lines)
 
 
 def private_text(table: State, seat: int) -> str:
@@ -48,24 +81,24 @@ def private_text(table: State, seat: int) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
-def call_facts(table: State) -> Option:
+def call_option(table: State, layout: Layout) -> Option:
     """Give the option to check or call, with what it costs."""
     amount = table.checking_or_calling_amount or 0
     if not amount:
-        return Option("check", "put in nothing")
-    all_in = ", all that is left" if amount == table.stacks[table.actor_index or 0] else ""
-    return Option("call", f"put in {amount} for a pot of {table.total_pot_amount + amount}{all_in}")
+        return Option("check", layout.describe(["check"]))
+    fact = "call all" if amount == table.stacks[table.actor_index or 0] else "call"
+    pot = table.total_pot_amount + amount
+    return Option("call", layout.describe([fact], amount=amount, pot=pot))
 
 
-def raise_facts(table: State, amount: int) -> Option:
+def raise_option(table: State, amount: int, layout: Layout) -> Option:
     """Give the option to bet or raise to an amount, with what it costs."""
     seat = table.actor_index or 0
     costs = amount - table.bets[seat]
-    all_in = ", all that is left" if costs == table.stacks[seat] else ""
+    fact = "bet all" if costs == table.stacks[seat] else "bet"
     verb = "raise to" if max(table.bets) else "bet"
-    return Option(
-        f"{verb} {amount}", f"put in {costs} into a pot of {table.total_pot_amount}{all_in}"
-    )
+    about = layout.describe([fact], amount=costs, pot=table.total_pot_amount)
+    return Option(f"{verb} {amount}", about)
 
 
 def offer(table: State, size: str) -> int:
@@ -84,7 +117,7 @@ def _by_player(chips: Iterable[int]) -> str:
     return ", ".join(f"player {seat} {count}" for seat, count in enumerate(chips))
 
 
-def _line(table: State, index: int) -> str | None:
+def _line(table: State, index: int, layout: Layout) -> str:
     from pokerkit import (
         AntePosting,
         BlindOrStraddlePosting,
@@ -98,26 +131,26 @@ def _line(table: State, index: int) -> str | None:
 
     done: Any = table.operations[index]
     match done:
-        case AntePosting():
-            return f"Player {done.player_index} posts an ante of {done.amount}."
-        case BlindOrStraddlePosting():
-            return f"Player {done.player_index} posts a blind of {done.amount}."
-        case HoleDealing():
-            return f"Player {done.player_index} is dealt a card."
         case BoardDealing():
-            return f"The board gets {_cards(done.cards)}."
+            return layout.turn("board", cards=_cards(done.cards))
+        case AntePosting():
+            kind, values = "ante", {"amount": done.amount}
+        case BlindOrStraddlePosting():
+            kind, values = "blind", {"amount": done.amount}
+        case HoleDealing():
+            kind, values = "deal", {}
         case Folding():
-            return f"Player {done.player_index}: fold"
+            kind, values = "fold", {}
         case CheckingOrCalling():
-            called = f"call {done.amount}" if done.amount else "check"
-            return f"Player {done.player_index}: {called}"
+            kind, values = "call" if done.amount else "check", {"amount": done.amount}
         case CompletionBettingOrRaisingTo():
-            return f"Player {done.player_index}: to {done.amount}"
+            kind, values = "bet", {"amount": done.amount}
         case HoleCardsShowingOrMucking():
-            shown = f"shows {_cards(done.hole_cards)}" if done.hole_cards else "shows nothing"
-            return f"Player {done.player_index} {shown}."
+            shown = done.hole_cards
+            kind, values = "show" if shown else "muck", {"cards": _cards(shown)}
         case _:  # chips collected and pushed: the result tells
-            return None
+            return ""
+    return layout.turn(kind, player=done.player_index, **values)
 
 
 def _cards(cards: Iterable[Any]) -> str:

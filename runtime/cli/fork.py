@@ -16,14 +16,13 @@ from runtime.agents.registry import make_agent
 from runtime.cli.common import engine_of, model_of
 from runtime.cli.show import out, print_json
 from runtime.errors import BadInput
+from runtime.live import recorded_of
 from runtime.match import Match, MatchResult
 from runtime.recordings import open_recordings
 from runtime.settings import Settings
 from runtime.table import Seat, Table, Terms, check_seats
 from runtime.tally import Tally
-from store.errors import UnknownMatch
 from store.events import MatchStarted
-from store.log import EventLog, Recorded
 from store.sqlite import open_log
 
 PARTLY = 3
@@ -104,13 +103,6 @@ async def _play_on(
             terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
             tally=Tally(),
         )
-        known = _known(log, name)
+        known = recorded_of(log, name)
         live = Match.resume(table, known) if known else Match.fork(table, name, parent)
         return await live.run()
-
-
-def _known(log: EventLog, match: str) -> list[Recorded]:
-    try:
-        return log.read(match)
-    except UnknownMatch:
-        return []

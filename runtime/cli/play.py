@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import msgspec
@@ -30,7 +31,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, out, print_json, progress, show_signals
+from runtime.cli.show import TASK, Spool, out, progress, show_signals
 from runtime.errors import BadInput
 from runtime.match import MatchResult
 from runtime.metrics import figures_of_run, metrics
@@ -115,34 +116,34 @@ def play(
     agents = [make_agent(name) for name in job.seats]
     opened = model_of(model, settings) if any(agent.asks for agent in agents) else None
     quiet = json or any(agent.interactive for agent in agents)
-    (report,) = anyio.run(lambda: _play([job], opened, settings, log, seed, quiet=quiet))
-    paused = [match for match in report.matches if match.end == "paused"]
-    if json:
-        print_json(
-            {
-                "seed": report.seed,
-                "matches": [
-                    {
-                        "id": match.match,
-                        "returns": match.returns,
-                        "reason": match.reason or match.end,
-                        "turns": match.turns,
-                    }
-                    for match in report.matches
-                ],
-                "decisions": report.decisions,
-                "signals": report.signals,
-                **({"chats": report.chats} if report.chats.answers else {}),
-                "log": str(log),
-            }
+    with ExitStack() as stack:
+        spool = stack.enter_context(Spool()) if json else None
+        keep = spool and (lambda result: spool.add(_document(result)))
+        (report,) = anyio.run(
+            lambda: _play([job], opened, settings, log, seed, quiet=quiet, keep=keep)
         )
-    else:
+        if spool is not None:
+            chats = {"chats": report.chats} if report.chats.answers else {}
+            counts = {"decisions": report.decisions, "signals": report.signals}
+            after = {**counts, **chats, "log": str(log)}
+            spool.print_json({"seed": report.seed}, "matches", after)
+    paused = report.results.paused
+    if not json:
         _show([(job, report)], opened, log)
-        for match in paused[:3]:
+        for match in paused:
             out.print(f"paused: {match.match}: {match.reason}", soft_wrap=True, highlight=False)
         if paused:
             out.print("The same command resumes paused matches.")
     return PARTLY if paused else 0
+
+
+def _document(result: MatchResult) -> dict[str, Any]:
+    return {
+        "id": result.match,
+        "returns": result.returns,
+        "reason": result.reason or result.end,
+        "turns": result.turns,
+    }
 
 
 def demo(model: ModelFlag = None, config: ConfigFlag = None) -> int:
@@ -162,7 +163,13 @@ def demo(model: ModelFlag = None, config: ConfigFlag = None) -> int:
         ) from error
     log = logs / f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.db"
     jobs = [Job(game, DEMO_SEATS, matches) for game, matches in DEMO]
-    reports = anyio.run(lambda: _play(jobs, opened, settings, log, 1, quiet=False))
+    firsts: list[str] = []
+
+    def keep(result: MatchResult) -> None:
+        if not firsts:
+            firsts.append(result.match)
+
+    reports = anyio.run(lambda: _play(jobs, opened, settings, log, 1, quiet=False, keep=keep))
     _show(list(zip(jobs, reports, strict=True)), opened, log)
     replayed = anyio.run(lambda: replay_file(log))
     if replayed.identical:
@@ -172,7 +179,7 @@ def demo(model: ModelFlag = None, config: ConfigFlag = None) -> int:
         )
     else:
         out.print(f"[red]{len(replayed.differences)} differences[/] in replay, see below.")
-    first = reports[0].matches[0].match
+    first = firsts[0]
     out.print(
         "\nTry next:\n"
         f"  .venv/bin/ostinato replay {log} --match {first}\n"
@@ -193,8 +200,12 @@ async def _play(
     seed: int | None,
     *,
     quiet: bool,
+    keep: Callable[[MatchResult], None] | None = None,
 ) -> list[RunReport]:
-    """Play jobs one after the other with one engine, which is started only if a seat asks."""
+    """Play jobs one after the other with one engine, which is started only if a seat asks.
+
+    `keep` is called with each result.
+    """
     tables = [_table(job) for job in jobs]  # a job that cannot be played leaves no log behind
     async with AsyncExitStack() as stack:
         log = open_log(log_file, synchronous=settings.synchronous)
@@ -204,6 +215,8 @@ async def _play(
 
         def on_result(result: MatchResult) -> None:
             bar.update(TASK, advance=1, note=result.match)
+            if keep is not None:
+                keep(result)
 
         runs = [
             Run(
@@ -259,21 +272,16 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
             no_wrap=heading == "game",
         )
     for job, report in played:
-        ended = [match.returns for match in report.matches if match.end != "paused"]
+        results = report.results
         for seat, agent in enumerate(job.seats):
-            won = sum(returns[seat] == max(returns) > min(returns) for returns in ended)
-            drawn = sum(max(returns) == min(returns) for returns in ended)
-            mean = sum(returns[seat] for returns in ended) / len(ended) if ended else 0.0
+            sums, ended = results.seats[seat], results.ended
+            counts = (sums.won, sums.drawn, ended - sums.won - sums.drawn)
             table.add_row(
-                f"{job.game} ({len(ended)})" if seat == 0 else "",
+                f"{job.game} ({ended})" if seat == 0 else "",
                 str(seat),
                 agent,
-                f"{mean:+.2f}",
-                *(
-                    map(str, (won, drawn, len(ended) - won - drawn))
-                    if len(job.seats) > 1
-                    else "---"
-                ),
+                f"{sums.returned / max(1, ended):+.2f}",
+                *(map(str, counts) if len(job.seats) > 1 else "---"),
             )
     out.print(table)
     if model is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from rich.console import Console
@@ -38,8 +40,37 @@ def print_json(document: Any) -> None:
     The standard library writes what msgspec does not: integers of any size, and, as escapes, lone
     surrogates that a caller used as a name.
     """
-    sys.stdout.write(json.dumps(msgspec.to_builtins(document), separators=(",", ":")) + "\n")
+    sys.stdout.write(_encode(document) + "\n")
     sys.stdout.flush()
+
+
+class Spool:
+    """A list of a JSON document, kept on disk until it is printed, however long it grows."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed below
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, item: Any) -> None:
+        """Append an item."""
+        self._file.write(("," if self._file.tell() else "") + _encode(item))
+
+    def print_json(self, before: dict[str, Any], name: str, after: dict[str, Any]) -> None:
+        """Write one JSON document, with the list as `name` between fields that are not empty."""
+        self._file.seek(0)
+        sys.stdout.write(f'{_encode(before)[:-1]},"{name}":[')
+        shutil.copyfileobj(self._file, sys.stdout)
+        sys.stdout.write(f"],{_encode(after)[1:]}\n")
+        sys.stdout.flush()
+
+
+def _encode(document: Any) -> str:
+    return json.dumps(msgspec.to_builtins(document), separators=(",", ":"))
 
 
 def show_signals(report: SignalReport) -> None:

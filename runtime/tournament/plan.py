@@ -22,8 +22,10 @@ from games.base import Game
 from games.errors import BadGameParameters
 from games.layouts import LaidOut, laid_out
 from games.registry import load_game
+from runtime.agents.registry import make_agent
 from runtime.draws import match_seed
-from runtime.errors import BadInput
+from runtime.errors import BadInput, CannotPlay, UnknownAgent
+from runtime.table import Seat, check_seats
 from runtime.tournament.stats import Sprt
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -211,6 +213,10 @@ def _check(path: Path, plan: Plan, game: Game) -> None:
             " add agents, or name the same one twice under two names"
         )
     for number, agent in enumerate(agents):
+        try:
+            check_seats(game, [Seat(agent.agent, make_agent(agent.agent))] * seats)
+        except (UnknownAgent, CannotPlay) as error:
+            raise BadInput(f"{path}: agents[{number}].agent: {error}") from error
         if agent.layout is not None:
             try:
                 load_game(laid_out(plan.game, [agent.layout]))

@@ -17,7 +17,7 @@ from engine.client import Engine
 from games.base import Game
 from runtime.agents.registry import make_agent
 from runtime.errors import BadInput, CannotPlay, first_of
-from runtime.live import LiveMatches
+from runtime.live import LiveMatches, recorded_of
 from runtime.match import Match
 from runtime.signals import SignalReport, Signals
 from runtime.table import Seat, Table, Terms, check_seats
@@ -25,8 +25,7 @@ from runtime.tally import Tally
 from runtime.tournament.plan import Fixture, Plan, fixtures, game_of, prefix_of, seats_of
 from runtime.tournament.ratings import Skills
 from runtime.tournament.standings import Played, Standings, played_of
-from store.errors import UnknownMatch
-from store.log import EventLog, Recorded
+from store.log import EventLog
 
 AHEAD = 256
 """How far a match may run ahead of the first that is not counted; bounds what is kept."""
@@ -163,8 +162,7 @@ class Tournament:
         return None
 
     async def _one(self, match: str, fixture: Fixture, engines: Sequence[Engine | None]) -> Played:
-        recorded = self._recorded(match)
-        played = played_of(recorded, self._seats)
+        played = played_of(recorded_of(self._log, match), self._seats)
         if played is not None:
             return played
         plan = self._plan
@@ -182,18 +180,9 @@ class Tournament:
             ),
         )
         result = await self.live.finish(
-            match,
-            table,
-            present=bool(recorded),
-            new=lambda: Match.new(table, match, seed=fixture.seed),
+            match, table, new=lambda: Match.new(table, match, seed=fixture.seed)
         )
-        played = played_of(self._recorded(match), self._seats)
+        played = played_of(recorded_of(self._log, match), self._seats)
         if played is None:
             raise BadInput(f"match {match} paused: {result.reason}; run the tournament again")
         return played
-
-    def _recorded(self, match: str) -> list[Recorded]:
-        try:
-            return self._log.read(match)
-        except UnknownMatch:
-            return []

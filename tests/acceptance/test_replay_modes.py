@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from games import load_game
-from runtime.play import Run
 from store.sqlite import open_log
 from tests.support.command import Done
 from tests.support.engines import DirectEngine
 from tests.support.matches import seat
+from tests.support.runs import KeptRun as Run
 
 
 @pytest.fixture

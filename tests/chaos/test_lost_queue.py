@@ -13,6 +13,7 @@ import pytest
 from engine.broker import broker
 from engine.client import QueueEngine, connect_engine
 from engine.contract import DecisionReply
+from engine.errors import BrokerFailed
 from tests.support.queues import MODEL, Gate, request, until, working
 
 MANY = 100  # more than a worker takes at once, so that some wait in the stream
@@ -64,7 +65,10 @@ async def lose(folder: Path, damage: Callable[[Path, random.Random], None], seed
         if damage is flip_anywhere:
             await running.start_anew()  # as `embedded` does, which trusts none of the files
         else:
-            await running.start()
+            try:
+                await running.start()
+            except BrokerFailed:  # there are damages over which nats-server 2.15 never gets ready
+                await running.start_anew()
         gate.opened.set()
     assert {reply.id for reply in replies.values()} == set(replies)
     assert len({reply.answers for reply in replies.values()}) == len(replies) == MANY

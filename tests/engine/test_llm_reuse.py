@@ -444,7 +444,8 @@ async def check_case(asker: Asker, case: Case, counts: Counter[str]) -> None:
     async def accompany(index: int, kind: str) -> None:
         salt = f"{name} kept"
         if kind == "chat":
-            await asker.chat(f"{name} {index}", state[: 300 * (index + 1)], 6)
+            said = state or words(9, index)  # a state may be empty, a prompt may not
+            await asker.chat(f"{name} {index}", said[: 300 * (index + 1)], 6)
         elif kind == "other":
             await asker.ask(words(150 + index, case.seed + 7), questions=(4,), salt=salt)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,7 +17,7 @@ from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import EngineFailed
 from engine.queue import Queue
-from engine.streams import ACK_WAIT_S, ANSWERS, DECISIONS, PARTITIONS
+from engine.streams import ANSWERS, DECISIONS, PARTITIONS
 from tests.support.queues import (
     MODEL,
     PARTITION,
@@ -237,17 +238,18 @@ async def test_a_drain_under_load_loses_sight_of_no_request(running: RunningBrok
     """Nothing waits for the time to acknowledge, however the end falls between two requests."""
     rounds, many = 4, 100
     answered = 0
+    run = partial(working, running.url, ack_wait_s=600.0)
 
     async with connect_engine(running.url, MODEL, source="log1") as engine:
 
         async def ask(decision: str) -> None:
             nonlocal answered
-            await engine.decide(request(decision, remaining_s=ACK_WAIT_S / 2))
+            await engine.decide(request(decision, remaining_s=60.0))
             answered += 1
 
         for round_ in range(rounds):
-            async with anyio.create_task_group() as group, working(running.url, Scripted()):
-                async with working(running.url, Scripted()) as worker:
+            async with anyio.create_task_group() as group, run(Scripted()):
+                async with run(Scripted()) as worker:
                     before = answered
                     for number in range(many):
                         group.start_soon(ask, f"d{round_}-{number}")

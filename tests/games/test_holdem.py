@@ -193,7 +193,7 @@ def test_an_illegal_action_names_the_legal_ones():
 @pytest.mark.parametrize(
     ("game", "message"),
     [
-        ("holdem(limit=no)", "takes ante, bet, blinds, sizes, stack, not limit"),
+        ("holdem(limit=no)", "takes ante, bet, blinds, layout, sizes, stack, not limit"),
         ("holdem(stack=many)", "stack=many is not whole numbers of chips from 1"),
         ("holdem(blinds=0/2)", "blinds=0/2 is not whole numbers of chips from 1"),
         ("holdem(stack=1.5)", "stack=1.5 is not"),

@@ -13,6 +13,8 @@ PINNED = {
     ("tictactoe", "plain", 1): "edab9d20c3c72095",
     ("tictactoe", "bare", 1): "7b52110e7fba4e1e",
     ("kuhn_poker", "plain", 1): "b6ac4874b65e7278",
+    ("holdem", "plain", 1): "354b303319a10bff",
+    ("holdem", "bare", 1): "9e8dc77fabe32abc",
     ("kuhn_poker", "bare", 1): "234d5ccd82d105f2",
 }
 """SHA-256 of each layout: a text that changes has to raise its version."""
@@ -32,7 +34,9 @@ def test_texts_change_with_their_version_alone(name: str) -> None:
     assert found == {key: value for key, value in PINNED.items() if key[0] == name}
 
 
-@pytest.mark.parametrize("id", ["tictactoe(layout=bare)", "kuhn_poker(layout=bare)"])
+@pytest.mark.parametrize(
+    "id", ["tictactoe(layout=bare)", "kuhn_poker(layout=bare)", "holdem(layout=bare,stack=9)"]
+)
 def test_every_layout_keeps_the_laws_of_games(id: str) -> None:
     assert load_game(id).facts.id == id
     assert check(load_game(id), seeds=4).matches == 4

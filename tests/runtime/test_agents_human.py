@@ -14,10 +14,10 @@ from rich.console import Console
 from games import load_game
 from runtime.agents.human import HumanAgent, HumanSettings
 from runtime.errors import BadInput
-from runtime.play import Run
 from runtime.replay import replay_match
 from store.memory import MemoryLog
 from tests.support.matches import MATCH, events_of, play_one, resume_one, seat, turns
+from tests.support.runs import KeptRun as Run
 
 TICTACTOE = load_game("tictactoe")
 KUHN = load_game("kuhn_poker")

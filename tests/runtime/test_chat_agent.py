@@ -10,11 +10,11 @@ from games.registry import load_game
 from runtime.agents.chat import ROUTE, parse_chat
 from runtime.agents.registry import make_agent
 from runtime.errors import BadInput, UnknownAgent
-from runtime.play import Run
 from runtime.replay import replay_file
 from runtime.table import Seat, Terms
 from store.events import ActionRefused, TurnTaken
 from store.sqlite import open_log
+from tests.support.runs import KeptRun as Run
 from tests.support.stubs import Stub, stub_server
 
 

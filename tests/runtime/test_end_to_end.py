@@ -13,12 +13,12 @@ from contextlib import closing
 from pathlib import Path
 
 from games import load_game
-from runtime.play import Run
 from runtime.replay import replay_file
 from store.memory import MemoryLog
 from store.sqlite import open_log
 from tests.support.engines import DirectEngine
 from tests.support.matches import events_of, seat, timeless
+from tests.support.runs import KeptRun as Run
 
 MODEL = "mock:seed=1,delay_ms=10"
 AGENTS = ("decision:temperature=0.9", "random")

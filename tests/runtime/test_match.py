@@ -163,9 +163,15 @@ class Doubled(Odd):
         return (*self.state.options(), *self.state.options()[:1])
 
 
+class Crowded(Odd):
+    def options(self) -> tuple[Option, ...]:
+        return tuple(Option(f"cell {number}") for number in range(300))
+
+
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
+        (Crowded, "turn 0: seat 0 is offered 300 options.* 9 are the most"),
         (Forgetful, "turn 2: seat 0 acted, and the public text lost or changed"),
         (Edited, "turn 0: seat 0 acted, and the public text lost or changed"),
         (Doubled, "turn 0: seat 0 is offered a label twice"),

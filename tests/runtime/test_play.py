@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,11 @@ import pytest
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import NoWorker, QueueFull
 from games import load_game
+from runtime import play
 from runtime.agents import Act, Agent, Turn
 from runtime.errors import BadInput, CannotPlay
 from runtime.match import MatchResult
-from runtime.play import Run
+from runtime.play import Run as PlainRun
 from runtime.replay import replay_file
 from runtime.table import Terms
 from store.events import MatchStarted
@@ -20,6 +23,7 @@ from store.memory import MemoryLog
 from store.sqlite import open_log
 from tests.support.engines import DirectEngine, FailingEngine
 from tests.support.matches import events_of, kinds, seat, timeless, turns
+from tests.support.runs import KeptRun as Run
 from tests.support.toys import Grid
 
 TICTACTOE = load_game("tictactoe")
@@ -38,7 +42,13 @@ async def test_matches_have_ids_and_seeds_of_their_own_and_come_in_order() -> No
     report = await run_of(log, "random", "random", matches=20, on_result=seen.append).play()
     ids = [result.match for result in report.matches]
     assert ids == sorted(set(ids))
-    assert sorted(seen, key=lambda result: result.match) == list(report.matches)
+    assert seen == list(report.matches)
+    assert report.results.matches == report.results.ended == 20
+    assert report.results.turns == sum(result.turns for result in seen)
+    for place, sums in enumerate(report.results.seats):
+        returns = [result.returns[place] for result in seen]
+        assert (sums.returned, sums.won) == (sum(returns), returns.count(1.0))
+        assert sums.drawn == returns.count(0.0)
     firsts = [events_of(log, match)[0] for match in ids]
     assert len({first.seed for first in firsts if isinstance(first, MatchStarted)}) == 20
 
@@ -241,3 +251,69 @@ async def test_durable_run_goes_on_in_another_process_and_replays(tmp_path: Path
     assert replayed.matches == len(report.matches) == 12
     assert replayed.turns == sum(result.turns for result in report.matches)
     assert replayed.unfinished == 0
+
+
+async def test_no_match_runs_far_ahead_of_one_that_does_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that what waits to be counted is bounded."""
+    monkeypatch.setattr(play, "AHEAD", 8)
+    others_stand, counted = anyio.Event(), 0
+
+    class Slow(Agent):
+        """Its first match waits until no other goes on."""
+
+        async def act(self, turn: Turn) -> Act:
+            if turn.match.endswith("-0000"):
+                await others_stand.wait()
+            return Act(turn.options[0].id)
+
+    def count(result: MatchResult) -> None:
+        nonlocal counted
+        counted += 1
+
+    log = MemoryLog()
+    run = Run(log, TICTACTOE, [seat(Slow()), seat("random")], matches=40, seed=1, on_result=count)
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.play)
+        with anyio.fail_after(60):
+            while len(list(log.matches(ended=True))) < 7:
+                await anyio.lowlevel.checkpoint()
+            for _ in range(200):
+                await anyio.lowlevel.checkpoint()
+        assert len(list(log.matches())) == 8
+        assert counted == 0
+        others_stand.set()
+    assert counted == 40
+
+
+async def test_nothing_grows_with_the_matches_that_have_ended(tmp_path: Path) -> None:
+    """What a process holds after 500 matches is what it held after 100."""
+    sizes: list[int] = []
+
+    def note(result: MatchResult) -> None:
+        if int(result.match[-4:]) in (99, 499):
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+
+    log = open_log(tmp_path / "log.db")
+    seats = [seat("random"), seat("random")]
+    game = load_game("kuhn_poker")  # it caches nothing, which would grow to its bound
+    run = PlainRun(log, game, seats, matches=500, seed=1, on_result=note)
+    tracemalloc.start()
+    try:
+        report = await run.play()
+    finally:
+        tracemalloc.stop()
+        await log.close()
+    assert report.results.ended == 500
+    early, late = sizes
+    assert late - early < 100 * 400, sizes  # 100 bytes a match; a result alone takes more
+
+
+async def test_paused_matches_are_counted_and_the_first_are_named() -> None:
+    engine = FailingEngine(NoWorker("none"))
+    report = await run_of(MemoryLog(), "decision", "random", matches=5).play(engine)
+    assert (report.results.matches, report.results.ended) == (5, 0)
+    assert list(report.results.paused) == list(report.matches[:3])
+    assert report.results.seats[0].returned == 0

@@ -16,7 +16,6 @@ from runtime import signals
 from runtime.agents.base import Act, Agent, Turn
 from runtime.live import LiveMatches
 from runtime.match import Match
-from runtime.play import Run
 from runtime.signals import SignalReport, Signals
 from runtime.table import Terms
 from runtime.tournament.plan import Contestant, Plan
@@ -25,6 +24,7 @@ from store.events import DecisionRequested
 from store.memory import MemoryLog
 from tests.support.engines import DirectEngine, FailingEngine
 from tests.support.matches import MATCH, events_of, seat, table
+from tests.support.runs import KeptRun as Run
 from tests.support.toys import Diary, DiaryState
 
 

@@ -6,6 +6,7 @@ It says what was acknowledged, one `MATCH NEXT_VERSION` a line.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import subprocess
@@ -24,12 +25,12 @@ def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
-async def append_for_ever(log: SqliteLog, match: str) -> None:
-    """Continue a match from where it stands."""
+async def append(log: SqliteLog, match: str, *, until: float = math.inf) -> None:
+    """Continue a match from where it stands, up to a version."""
     version = next((one.next_version for one in log.matches() if one.match == match), 0)
     if version == 0:
         version = await log.append(match, [started()], expected=0)
-    while True:
+    while version < until:
         events = [turn(version % 10) for _ in range(1 + version % 3)]
         version = await log.append(match, events, expected=version)
         say(f"{match} {version}")
@@ -39,7 +40,7 @@ async def append_until_killed(path: Path) -> None:
     log = open_log(path)
     async with anyio.create_task_group() as tasks:
         for number in range(8):
-            tasks.start_soon(append_for_ever, log, f"m{number}")
+            tasks.start_soon(append, log, f"m{number}")
 
 
 def append_some(path: Path) -> None:
@@ -78,7 +79,7 @@ async def fill(path: Path, make_room: Callable[[], None]) -> None:
     """Append until the disk is full, make room, and append once more."""
     log = open_log(path)
     try:
-        await append_for_ever(log, "m")
+        await append(log, "m")
     except LogUnavailable as error:
         say(f"error {error}")
     version = next(one.next_version for one in log.matches())
@@ -105,19 +106,20 @@ def fill_small_disk(path: Path) -> None:
 def fill_remounted(path: Path) -> None:
     """Append until the file system, which has met an error, is made read-only."""
 
-    async def append() -> None:
+    async def run() -> None:
         log = open_log(path)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
+                await append(log, "m", until=100)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(append_for_ever(log, "m"))
-                    await asyncio.sleep(0.3)
+                    tasks.create_task(append(log, "m"))
+                    await asyncio.sleep(0)
                     subprocess.run(["mount", "-o", "remount,abort", path.parent], check=True)
         except* LogUnavailable as group:
             say(f"error {group.exceptions[0]}")
         await log.close()
 
-    asyncio.run(append())
+    asyncio.run(run())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -39,7 +40,13 @@ async def test_an_acknowledged_append_survives_kill_9(tmp_path: Path, rounds: in
             path = tmp_path / f"{number // 4}.db"  # each file is made, and continued three times
             if number % 4 == 0:
                 acknowledged.clear()
-            total += kill_one(appender, path, acknowledged, after_s=source.uniform(0.0, longest_s))
+            total += kill_one(
+                appender,
+                path,
+                acknowledged,
+                after_s=source.uniform(0.0, longest_s),
+                since="an append" if number % 4 == 3 else "the start",
+            )
             log = open_log(path)
             stored = {one.match: one.next_version for one in log.matches()}
             assert [len(records) for records in log.scan()] == list(stored.values())
@@ -53,21 +60,29 @@ async def test_an_acknowledged_append_survives_kill_9(tmp_path: Path, rounds: in
 
 
 def kill_one(
-    appender: subprocess.Popen[str], path: Path, acknowledged: dict[str, int], *, after_s: float
+    appender: subprocess.Popen[str],
+    path: Path,
+    acknowledged: dict[str, int],
+    *,
+    after_s: float,
+    since: Literal["the start", "an append"],
 ) -> int:
     """Let an appender work for a while, kill it, and note what it had acknowledged."""
     assert appender.stdin
     assert appender.stdout
     appender.stdin.write(f"{path}\n")
     appender.stdin.flush()
-    count = 0
+    count = pid = 0
     for line in appender.stdout:
         if line == "dead\n":
             break
         name, value = line.split()
         if name == "pid":
-            threading.Timer(after_s, os.kill, (int(value), signal.SIGKILL)).start()
+            pid = int(value)
         else:
             acknowledged[name] = int(value)
             count += 1
+        begins = count == 1 and name != "pid" if since == "an append" else name == "pid"
+        if begins:
+            threading.Timer(after_s, os.kill, (pid, signal.SIGKILL)).start()
     return count

@@ -18,7 +18,7 @@ UNPRIVILEGED = Path(__file__).with_name("unprivileged.py")
 
 def run_until_full(*command: str | Path) -> tuple[list[int], str]:
     """Give the versions that were acknowledged, and the error."""
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=110).stdout
     lines = said.splitlines()
     (error,) = (line for line in lines if line.startswith("error "))
     return [int(line.split()[1]) for line in lines if line.startswith("m ")], error

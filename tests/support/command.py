@@ -67,7 +67,7 @@ class Command:
         }
 
     def __call__(
-        self, *arguments: object, within_s: float = 60.0, typed: str = "", **variables: str
+        self, *arguments: object, within_s: float = 120.0, typed: str = "", **variables: str
     ) -> Done:
         """Run a command to its end, with what is typed as its input."""
         done = subprocess.run(
@@ -127,14 +127,14 @@ class Command:
         return [str(OSTINATO), *map(str, arguments)]
 
 
-def finished(process: subprocess.Popen[str], *, within_s: float = 30.0) -> Done:
+def finished(process: subprocess.Popen[str], *, within_s: float = 120.0) -> Done:
     """Wait for the end of a command that runs beside the test."""
     stdout, stderr = process.communicate(timeout=within_s)
     assert "Traceback" not in stderr, stderr
     return Done(process.returncode, stdout, stderr)
 
 
-def wait_for(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
+def wait_for(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Look until a condition holds; the deadline only bounds a failing test."""
     deadline = time.monotonic() + within_s
     while not condition():

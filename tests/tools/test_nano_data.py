@@ -16,8 +16,8 @@ from games.solved import tictactoe
 from games.solved.judged import is_test
 from games.tictactoe import TicTacToeState, winner
 from runtime.exam.positions import expedition_positions, kuhn_positions, tictactoe_positions
-from tools.nano.dataset import Dataset, key_bits
-from tools.nano.generate import TEST, TOKENIZER, TRAIN, generate
+from tools.nano.dataset import TEST, TOKENIZER, TRAIN, Dataset, key_bits
+from tools.nano.generate import generate
 from tools.nano.records import learned
 from tools.nano.wording import vary
 

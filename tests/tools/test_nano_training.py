@@ -28,8 +28,8 @@ from tools.nano.batches import (
     load,
 )
 from tools.nano.card import card
-from tools.nano.dataset import Dataset
-from tools.nano.generate import TEST, TOKENIZER, TRAIN, generate
+from tools.nano.dataset import TEST, TOKENIZER, TRAIN, Dataset
+from tools.nano.generate import generate
 from tools.nano.release import vocabulary, write_base
 from tools.nano.scoring import logits_of, losses, new_head
 from tools.nano.ship import MOST_BYTES, ship
@@ -208,7 +208,9 @@ def test_what_ships_is_made_by_the_products_own_tools(data, trained, tmp_path):
 
 
 def test_a_base_that_is_not_finished_is_not_built_on(data, tmp_path):
-    run_stage("base", SMOKE, data, tmp_path, OPTIONS, minutes=0, device="cpu")
+    options = OPTIONS | {"save_every": 2}
+    record = run_stage("base", SMOKE, data, tmp_path, options, minutes=0, device="cpu")
+    assert record["step"] == 2
     with pytest.raises(SystemExit, match="not finished"):
         run_stage("decide", SMOKE, data, tmp_path, OPTIONS, minutes=0, device="cpu")
 
@@ -246,7 +248,7 @@ def test_loss_falls_on_what_is_learned(data):
 
 @pytest.mark.long
 def test_a_steps_cost_is_told(data):
-    lines = measure_steps(SMOKE, data, "cpu")
+    lines = list(measure_steps(SMOKE, data, "cpu"))
     assert len(lines) == 4
     assert all("tokens/s" in line for line in lines)
 

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+TRAIN, TEST, TOKENIZER = "train.npz", "test.npz", "tokenizer"
+"""In the folder of a data set: what is learned from, what is tested, the tokenizer's folder."""
+
 _ARRAYS: Final = {
     "tokens": np.uint16,
     "record_end": np.int64,

@@ -32,13 +32,12 @@ from runtime.exam.positions import (
     tictactoe_positions,
 )
 from tools.game_texts import game_texts
-from tools.nano.dataset import Array, RecordData, Writer, key_bits
+from tools.nano.dataset import TEST, TOKENIZER, TRAIN, Array, RecordData, Writer, key_bits
 from tools.nano.plain import plain_texts
 from tools.nano.records import GAMES, KINDS, WINDOW, learned, tested
 from tools.small_tokenizer import write_tokenizer
 
 ENTRIES: Final = 4096
-TRAIN, TEST, TOKENIZER = "train.npz", "test.npz", "tokenizer"
 _PART: Final = 1000  # records of one job; parts are drawn apart, so that workers change nothing
 _PLAIN_TOKENIZED: Final = 3000
 

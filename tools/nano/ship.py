@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.bundle import Bundle, write_manifest
+from engine.bundle import Bundle, load_bundle, write_manifest
 from engine.extract.job import Options, extract
 from engine.extract.recorded import record_answer
 from tools.nano.card import card
@@ -58,11 +58,12 @@ def ship(base: Path, tuned: Path, out: Path, *, rank: int | None, name: str) -> 
         # where the tuned weights were is nobody else's concern
         extraction=msgspec.structs.replace(extraction, tuned=tuned.name),
     )
-    bundle = record_answer(bundle)
+    if unrecorded := record_answer(bundle):
+        raise SystemExit(f"{out}: no recorded answer ({unrecorded}); mend that and ship again")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     if size >= MOST_BYTES:
         raise SystemExit(f"{out}: {size:,} bytes, {MOST_BYTES:,} are too many; make it smaller")
-    return bundle
+    return load_bundle(out)
 
 
 def main() -> None:

@@ -113,7 +113,8 @@ def optimizer_of(module: nn.Module, *, rate: float) -> torch.optim.AdamW:
 def round_moments(optimizer: torch.optim.Optimizer) -> None:
     """Round the optimizer's running means to 16 bits, in place.
 
-    What a checkpoint holds is then what the run goes on with, so that stopping changes nothing.
+    It is done at every step at which a run may stop, whether it stops there or not: what a
+    checkpoint holds is what the run goes on with, so that stopping changes nothing.
     """
     for state in optimizer.state.values():
         for name in ("exp_avg", "exp_avg_sq"):

@@ -7,7 +7,8 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -57,7 +58,7 @@ def train(
         folder: Of the checkpoints.
         options: `steps`, `tokens` of a batch, `rate`, `longest` record, `seed`,
             `answer_weight`, `test_every`, `save_every`.
-        minutes: After so many it stops behind a step.
+        minutes: After so many it stops, at the next step at which it saves.
         device: cpu or cuda.
         tell: Told what is going on.
 
@@ -89,37 +90,39 @@ def train(
         lengths, tokens=options["tokens"], steps=options["steps"], seed=options["seed"]
     )
     before, tokens_read, total = record["seconds"], 0, 0.0
-    batches = _ahead(data, islice(schedule, record["step"], None), stage, options)
-    for batch in batches:
-        step = record["step"]
-        for group in optimizer.param_groups:
-            group["lr"] = options["rate"] * _share_of_rate(step, options["steps"])
-        batch = batch.to(device)
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-            loss = stage.loss(batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained(stage.module).values(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        record["step"] = step + 1
-        tokens_read += int(batch.lengths.sum())
-        total += float(loss.detach())
-        record["seconds"] = before + time.monotonic() - began
-        if (step + 1) % _TOLD_EVERY == 0:
-            record["curve"].append([step + 1, round(total / _TOLD_EVERY, 4)])
-            rate = tokens_read / (time.monotonic() - began)
-            tell(f"{stage.name} {step + 1}/{options['steps']} loss {total / _TOLD_EVERY:.4f}, "
-                 f"{rate:,.0f} tokens/s, {record['seconds']:.0f} s")  # fmt: skip
-            total = 0.0
-        done = record["step"] == options["steps"]
-        out_of_time = time.monotonic() - began > 60 * minutes
-        if isinstance(stage, DecideStage) and (done or (step + 1) % options["test_every"] == 0):
-            record["tests"].append([step + 1, measure(stage, test, device)])
-            tell(f"  tests: {_short(record['tests'][-1][1])}")
-        if done or out_of_time or (step + 1) % options["save_every"] == 0:
-            _save(folder, stage, optimizer, record)
-        if out_of_time:
-            break
+    ahead = _ahead(data, islice(schedule, record["step"], None), stage, options)
+    with closing(ahead) as batches:
+        for batch in batches:
+            step = record["step"]
+            for group in optimizer.param_groups:
+                group["lr"] = options["rate"] * _share_of_rate(step, options["steps"])
+            batch = batch.to(device)
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+                loss = stage.loss(batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trained(stage.module).values(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            step += 1
+            tokens_read += int(batch.lengths.sum())
+            total += float(loss.detach())
+            seconds = time.monotonic() - began
+            record |= {"step": step, "seconds": before + seconds}
+            if step % _TOLD_EVERY == 0:
+                mean, total = total / _TOLD_EVERY, 0.0
+                record["curve"].append([step, round(mean, 4)])
+                tell(
+                    f"{stage.name} {step}/{options['steps']} loss {mean:.4f}, "
+                    f"{tokens_read / seconds:,.0f} tokens/s, {record['seconds']:.0f} s"
+                )
+            done = step == options["steps"]
+            if isinstance(stage, DecideStage) and (done or step % options["test_every"] == 0):
+                record["tests"].append([step, measure(stage, test, device)])
+                tell(f"  tests: {_short(record['tests'][-1][1])}")
+            if done or step % options["save_every"] == 0:
+                _save(folder, stage, optimizer, record)
+                if time.monotonic() - began > 60 * minutes:
+                    break
     return record
 
 
@@ -142,7 +145,7 @@ def _share_of_rate(step: int, steps: int) -> float:
 
 def _ahead(
     data: Dataset, indices: Iterator[Any], stage: Stage, options: Options
-) -> Iterator[Batch]:
+) -> Generator[Batch]:
     """Put batches together while the device computes."""
     ready: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=8)
     stopped = threading.Event()

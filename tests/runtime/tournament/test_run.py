@@ -12,7 +12,7 @@ import pytest
 
 from games import load_game
 from games.base import Game
-from runtime.errors import BadInput
+from runtime.errors import BadInput, CannotPlay
 from runtime.tournament.plan import Budget, Contestant, Plan, fixtures, read_plan
 from runtime.tournament.report import final_table, markdown, write_report
 from runtime.tournament.run import Outcome, Tournament
@@ -197,10 +197,16 @@ def test_killed_at_random_it_comes_to_the_same_table(
             log._reader.dispose()
 
     for target in sorted(random.Random(kills).sample(range(5, matches - 5), kills)):
-        process = subprocess.Popen(command("killed.db"), stdout=subprocess.DEVNULL, cwd=tmp_path)
-        wait_for(lambda process=process, target=target: begun() >= target or process.poll() == 0)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        with subprocess.Popen(
+            command("killed.db"), stdout=subprocess.DEVNULL, cwd=tmp_path
+        ) as process:
+            try:
+                wait_for(
+                    lambda process=process, target=target: begun() >= target or process.poll() == 0,
+                    within_s=60,
+                )
+            finally:
+                process.send_signal(signal.SIGKILL)
     last = subprocess.run(command("killed.db"), check=True, capture_output=True, cwd=tmp_path)
     one, two = msgspec.json.decode(whole.stdout), msgspec.json.decode(last.stdout)
     assert one.pop("report") != two.pop("report")
@@ -226,6 +232,15 @@ BAD = [
         "sprt compares two agents",
     ),
     ("seats = 3\n" + CUP.format(seeds=1), "has 2 to 2 seats, not 3"),
+    (
+        CUP.format(seeds=1) + '[[agents]]\nname = "x"\nagent = "randon"\n',
+        "agents[2].agent: no agent",
+    ),
+    (
+        CUP.format(seeds=1).replace('"tictactoe"', '"kuhn_poker"')
+        + '[[agents]]\nname = "x"\nagent = "minimax"\n',
+        "agents[2].agent: minimax needs two seats",
+    ),
 ]
 
 
@@ -237,6 +252,11 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, says: s
         read_plan(file)
     assert says in str(refused.value)
     assert str(refused.value).startswith(f"{file}: ")
+
+
+def test_a_person_is_not_let_into_a_tournament() -> None:
+    with pytest.raises(CannotPlay, match=r"agent 'human 1' waits for a person.*ostinato play"):
+        Tournament(plan("random", "human"), TICTACTOE, MemoryLog())
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
