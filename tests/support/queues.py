@@ -19,6 +19,7 @@ from nats.aio.client import Client
 from engine import process
 from engine.contract import Ask, DecisionReply, DecisionRequest, Field, Prime, Primed
 from engine.errors import EngineFailed
+from engine.fleet import Statistics
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model
 from engine.queue import Queue
@@ -95,6 +96,7 @@ class Scripted:
         self._mock = MockBackend(parse_mock(MODEL.spec))
         self._decide = decide
         self.fingerprint = "scripted"
+        self.statistics = Statistics()
         self.dead = False
         self.closed = False
         self.asked: list[DecisionRequest] = []
