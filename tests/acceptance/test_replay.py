@@ -57,7 +57,8 @@ def test_all_is_identical(ostinato: Command, log: Path):
     assert "identical" in done.stdout
 
     report = ostinato("replay", log, "--json").document
-    assert set(report) == {"identical", "matches", "turns", "unfinished", "differences"}
+    fields = {"identical", "matches", "turns", "unfinished", "sessions", "differences"}
+    assert set(report) == fields
     assert (report["identical"], report["matches"], report["differences"]) == (True, 3, [])
 
 
