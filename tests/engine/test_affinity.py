@@ -105,9 +105,8 @@ async def test_more_workers_answer_more_and_reuse_as_much(running: RunningBroker
                 replies = await play(engine, turns=4)
                 rates.append(len(replies) / (time.perf_counter() - started))
                 reused.append(reuse(replies))
-    # four cards read in a quarter of the time, less what a busy machine takes for everything else
-    assert rates[1] > 1.2 * rates[0]
-    assert rates[2] > 1.4 * rates[0]
+    assert rates[1] > 1.4 * rates[0]
+    assert rates[2] > 1.8 * rates[0]
     assert min(reused) > 0.7  # of at most 0.75; a partition may move while the machine is busy
 
 
