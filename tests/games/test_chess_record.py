@@ -12,6 +12,7 @@ from games.errors import BadRecord
 from games.records import Record
 from games.records.pgn_text import split_lines
 from games.registry import load_game
+from tests.support.game_records import fault_of, played
 
 pytest.importorskip("pyspiel", reason="chess needs OpenSpiel")
 
@@ -29,29 +30,13 @@ def records(text: str) -> list[Record | BadRecord]:
     return list(read_games(split_lines(text)))
 
 
-def played(record: Record | BadRecord) -> tuple[list[str], str, State]:
-    """Give the labels, why the record ends, and the last position."""
-    assert not isinstance(record, BadRecord), record
-    state = load_game(record.game).start(seats=2, seed=0)
-    labels: list[str] = []
-    while (label := record.label(state, len(labels))) is not None:
-        labels.append(label)
-        state = state.apply(label)
-    return labels, record.finish(state), state
-
-
 def one(text: str) -> tuple[list[str], str, State]:
     [record] = records(text)
     return played(record)
 
 
 def fault(text: str) -> BadRecord:
-    [record] = records(text)
-    if isinstance(record, BadRecord):
-        return record
-    with pytest.raises(BadRecord) as found:
-        played(record)
-    return found.value
+    return fault_of(records(text))
 
 
 def test_a_game_ends_by_the_rules():

@@ -8,8 +8,8 @@ from games.adapters.poker_record import read_hands
 from games.adapters.poker_write import write_hand
 from games.base import State
 from games.errors import BadRecord
-from games.records import Record
 from games.registry import load_game
+from tests.support.game_records import fault_of, played
 
 pytest.importorskip("pokerkit", reason="hold'em needs pokerkit")
 
@@ -34,28 +34,13 @@ def hand(
     )
 
 
-def played(record: Record | BadRecord) -> tuple[list[str], str, State]:
-    assert not isinstance(record, BadRecord), record
-    state = load_game(record.game).start(seats=len(record.names), seed=0)
-    labels: list[str] = []
-    while (label := record.label(state, len(labels))) is not None:
-        labels.append(label)
-        state = state.apply(label)
-    return labels, record.finish(state), state
-
-
 def one(text: str) -> tuple[list[str], str, State]:
     [record] = read_hands(text)
     return played(record)
 
 
 def fault(text: str) -> BadRecord:
-    [record] = read_hands(text)
-    if isinstance(record, BadRecord):
-        return record
-    with pytest.raises(BadRecord) as found:
-        played(record)
-    return found.value
+    return fault_of(read_hands(text))
 
 
 THREE = "d dh p1 AhAs; d dh p2 KhKs; d dh p3 QhQs; "
