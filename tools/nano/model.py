@@ -302,7 +302,7 @@ def gated_delta_rule(
 
 
 def _unit_inverse(below: Tensor) -> Tensor:
-    """Invert 1 + L for L below the diagonal, [..., CHUNK, CHUNK], blocks of twice the size by turns.
+    """Invert 1 + L for L below the diagonal, [..., CHUNK, CHUNK], in blocks that double.
 
     [[A, 0], [C, B]]^-1 = [[A^-1, 0], [-B^-1 C A^-1, B^-1]]: products only, which a GPU does faster
     than many small triangular systems, and as stable as solving them (the series in powers of L is
