@@ -188,6 +188,19 @@ def advance(world: World, situation: Situation, action: str) -> Situation:
     return _after(world, _suffer(world, situation, effect))
 
 
+def followers(world: World, situation: Situation) -> tuple[tuple[int, Situation], ...]:
+    """Give what `advance` gives for each of `actions`, in their order, with the faces of chance.
+
+    A step has no faces: 0.
+    """
+    if situation.phase == "step":
+        return tuple((0, _step(world, situation, step)) for step in STEPS)
+    chances = happenings(world, situation)
+    if situation.phase == "weather":
+        return tuple((c.faces, _with(situation, "step", weather=c.name)) for c in chances)
+    return tuple((c.faces, _after(world, _suffer(world, situation, c.effect))) for c in chances)
+
+
 def points(world: World, situation: Situation) -> float:
     """Give the points of a journey that ended here."""
     measures = world.rules.measures

@@ -3,7 +3,7 @@
 Every turn of a journey leads to the next turn and never back, so the situations that can be reached
 fall into layers, one for each turn, and one pass from the last layer to the first gives the value
 of each: the mean over what chance may bring, the best over the steps. There is no model of the
-rules here; `rules.actions`, `rules.happenings` and `rules.advance` are what the game itself calls.
+rules here; `rules.followers` is made of what the game itself calls.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from games.expedition import rules
 from games.expedition.game import ExpeditionState
 from games.expedition.rules import Situation
 from games.expedition.world import World
+
+
+Followers = tuple[tuple[int, Situation], ...]
+"""What may come next, with the faces of chance."""
 
 
 class Solver:
@@ -43,7 +47,10 @@ class Solver:
                 f"no step is to be chosen (phase {situation.phase}); apply chance first"
             )
         self._solve(state)
-        return max(rules.STEPS, key=lambda step: self._after(state.world, situation, step))
+        return max(
+            rules.STEPS,
+            key=lambda step: self._values[rules.advance(state.world, situation, step)],
+        )
 
     def _solve(self, state: ExpeditionState) -> None:
         if state.world != self._world:
@@ -51,31 +58,27 @@ class Solver:
         if state.situation in self._values:
             return
         for layer in reversed(reachable(state.world, state.situation)):
-            for situation in layer:
-                self._values[situation] = self._backed_up(state.world, situation)
+            for situation, after in layer.items():
+                self._values[situation] = self._backed_up(state.world, situation, after)
 
-    def _backed_up(self, world: World, situation: Situation) -> float:
-        if situation.phase == "over":
+    def _backed_up(self, world: World, situation: Situation, after: Followers) -> float:
+        if not after:
             return rules.share_of_points(world, situation)
         if situation.phase == "step":
-            return max(self._after(world, situation, step) for step in rules.STEPS)
-        chances = rules.happenings(world, situation)
-        total = sum(chance.faces * self._after(world, situation, chance.name) for chance in chances)
-        return total / sum(chance.faces for chance in chances)
-
-    def _after(self, world: World, situation: Situation, action: str) -> float:
-        return self._values[rules.advance(world, situation, action)]
+            return max(self._values[each] for _, each in after)
+        total = sum(faces * self._values[each] for faces, each in after)
+        return total / sum(faces for faces, _ in after)
 
 
-def reachable(world: World, situation: Situation) -> list[set[Situation]]:
-    """Give all situations that may follow, the given one first, one set for each turn from it."""
-    layers = []
-    layer = {situation}
+def reachable(world: World, situation: Situation) -> list[dict[Situation, Followers]]:
+    """Give all situations that may follow, with what follows from each, one layer for each turn.
+
+    The first layer is the given situation.
+    """
+    layers: list[dict[Situation, Followers]] = []
+    layer = {situation: rules.followers(world, situation)}
     while layer:
         layers.append(layer)
-        layer = {
-            rules.advance(world, before, action)
-            for before in layer
-            for action in rules.actions(world, before)
-        }
+        nexts = {each for after in layer.values() for _, each in after}
+        layer = {each: rules.followers(world, each) for each in nexts}
     return layers

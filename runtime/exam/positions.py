@@ -113,6 +113,7 @@ def expedition_positions(
         assert isinstance(start, ExpeditionState)
         if is_test(expedition.key(start.world)) != test:
             continue
+        solver.value(start)  # at once for all that can follow
         while given < each:
             errs = source.choice((0.0, 0.2, 0.6))
             for state in _journey(start, solver, errs, source):

@@ -62,11 +62,11 @@ class Source(NamedTuple):
 SOURCES: Final = (
     Source("tictactoe", 32_000, 1200),
     Source("kuhn", 4_000, 0),
-    Source("connect_four", 32_000, 1200),
-    Source("expedition", 14_000, 600, "none", "standard", 50),
-    Source("expedition", 4_000, 200, "none", "small", 40),
-    Source("expedition", 3_000, 200, "short", "standard", 50),
-    Source("expedition", 1_600, 100, "full", "standard", 40),
+    Source("connect_four", 48_000, 1200),
+    Source("expedition", 16_000, 600, "none", "standard", 20),
+    Source("expedition", 4_000, 200, "none", "small", 32),
+    Source("expedition", 3_000, 200, "short", "standard", 30),
+    Source("expedition", 2_000, 100, "full", "standard", 40),
     Source("plain", 12_000, 0),
 )
 
