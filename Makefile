@@ -13,7 +13,6 @@ setup: ## Make .venv and install (skipped when done)
 	@$(PYTHON) tools/setup.py
 
 play: setup ## Set up, play matches through the whole system, replay them
-	@$(BIN)/python tools/make_bundle.py --out .ostinato/bundle
 	@$(BIN)/ostinato demo
 
 test: ## Set up, then lint, types, import rules and all tests

@@ -23,6 +23,9 @@ _READ_SHARE: Final = 0.6
 """Of a card's matrix products that reading a record reaches: 8,019 tokens of the 27B in 0.81 s on
 an H200, eager, its adapter as dense products: 495 of the card's 790 TFLOP/s."""
 
+_LEAST_S: Final = 0.2
+"""Where the arithmetic takes less, the processor's launching of kernels is what is timed."""
+
 _SAID = re.compile(r"^(?:\(.*?\) )?(?:WARNING|INFO|ERROR) \S+ \S+ \[[^\]]*\] (.*)")
 _FALLING = re.compile(
     r"fall(?:s|ing)? ?back|unavailable|not available|not supported|disabled via|reduced performance"
@@ -243,6 +246,9 @@ def _speeds(facts: Facts) -> Iterator[Check]:
         yield ok("reading a record", f"{detail}; nothing to compare")
         return
     expected = _READ_SHARE * (card.flops if card else facts.flops)
+    if facts.read_flops * facts.read_tokens < _LEAST_S * expected:
+        yield ok("reading a record", f"{detail}; a model too small to compare: launching counts")
+        return
     source = f"{_READ_SHARE:.0%} of the matrix products, as measured on an H200"
     yield _speed(
         "reading a record",

@@ -34,7 +34,7 @@ class Settings(WorkerSettings, frozen=True, kw_only=True):
     """All settings; those of a worker are described there.
 
     Attributes:
-        home: The data folder: default bundle, logs, broker files.
+        home: The data folder: logs, broker files.
         deadline_s: Seconds to wait for a decision in a match.
         fallback: What a match does when a decision cannot be had.
         concurrency: How many matches are under way at once.

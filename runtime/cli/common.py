@@ -20,6 +20,8 @@ from runtime.logging import configure_logging
 from runtime.settings import Settings, load_settings
 
 DEBUG = "OSTINATO_DEBUG"
+SHIPPED = Path(__file__).parents[1] / "models" / "nano"
+"""The small trained model (tools/nano), which every command takes if none is named."""
 
 NatsFlag = Annotated[
     str | None,
@@ -43,7 +45,7 @@ ModelFlag = Annotated[
         "--model",
         help="A bundle's folder; mock:seed=1,delay_ms=5,fail=0.01 (an engine without a model); or"
         " systemone:URL[,model=NAME][,key-file=FILE] (another decision server)."
-        " Default: the bundle in the data folder.",
+        " Default: nano, the small trained model that ships.",
         metavar="BUNDLE|mock:...|systemone:URL",
     ),
 ]
@@ -136,16 +138,9 @@ async def engine_of(
 
 
 def model_of(spec: str | None, settings: Settings) -> Model:
-    """Open the model that was named, or the default bundle.
+    """Open the model that was named, or the small trained one that ships.
 
     Raises:
-        BadInput: None was named and there is no default.
         EngineError: It is no sound model.
     """
-    default = settings.home / "bundle"
-    if spec is None and not default.exists():
-        raise BadInput(
-            f"no model: {default} is not there; `make bundle` makes a small one,"
-            " or name one with --model"
-        )
-    return open_model(spec or str(default), window=settings.longest_record)
+    return open_model(spec or str(SHIPPED), window=settings.longest_record)

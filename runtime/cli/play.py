@@ -33,6 +33,7 @@ from runtime.cli.common import (
 )
 from runtime.cli.show import TASK, Spool, out, progress, show_signals
 from runtime.errors import BadInput
+from runtime.exam.marks import interval
 from runtime.match import MatchResult
 from runtime.metrics import figures_of_run, metrics
 from runtime.play import Run, RunReport
@@ -265,7 +266,8 @@ def _table(job: Job) -> tuple[Game, list[Seat]]:
 
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
     table = Table(title="Matches", title_justify="left")
-    for heading in ("game", "seat", "agent", "mean return", "won", "drawn", "lost"):
+    headings = ("game", "seat", "agent", "mean return", "won", "drawn", "lost", "won, 95 %")
+    for heading in headings:
         table.add_column(
             heading,
             justify="left" if heading in ("game", "agent") else "right",
@@ -276,12 +278,14 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
         for seat, agent in enumerate(job.seats):
             sums, ended = results.seats[seat], results.ended
             counts = (sums.won, sums.drawn, ended - sums.won - sums.drawn)
+            low, high = interval(sums.won, ended)
+            told = (*map(str, counts), f"{low:.0%}-{high:.0%}")
             table.add_row(
                 f"{job.game} ({ended})" if seat == 0 else "",
                 str(seat),
                 agent,
                 f"{sums.returned / max(1, ended):+.2f}",
-                *(map(str, counts) if len(job.seats) > 1 else "---"),
+                *(told if len(job.seats) > 1 else "----"),
             )
     out.print(table)
     if model is not None:

@@ -145,3 +145,9 @@ def test_missing_tools_are_named() -> None:
     check = toolkit_line(msgspec.structs.replace(whole, headers="", python_headers=""))
     assert check.status == "warning"
     assert "missing: CUDA headers, Python.h" in check.detail
+
+
+def test_a_model_of_a_few_million_parameters_is_not_judged_by_its_speed():
+    line = judged(read_flops=12e6, read_s=0.05)["reading a record"]
+    assert line.status == "ok"
+    assert "too small" in line.detail

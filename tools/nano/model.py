@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -53,7 +54,7 @@ class RmsNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize the last dimension."""
-        return (_rms(x.float()) * (1 + self.weight)).to(x.dtype)
+        return F.rms_norm(x.float(), self.weight.shape, 1 + self.weight, _EPS).to(x.dtype)
 
 
 class GatedNorm(nn.Module):
@@ -65,11 +66,8 @@ class GatedNorm(nn.Module):
 
     def forward(self, x: Tensor, gate: Tensor) -> Tensor:
         """Normalize and gate."""
-        return (_rms(x.float()) * self.weight * F.silu(gate.float())).to(gate.dtype)
-
-
-def _rms(x: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + _EPS)
+        normal = F.rms_norm(x.float(), self.weight.shape, self.weight, _EPS)
+        return (normal * F.silu(gate.float())).to(gate.dtype)
 
 
 class LinearAttention(nn.Module):
@@ -267,8 +265,8 @@ def gated_delta_rule(
     """
     tokens, dim = key.shape[1], key.shape[-1]
     groups = value.shape[2] // key.shape[2]
-    query, key = (
-        (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + _EPS)).repeat_interleave(groups, 2)
+    query, key = (  # of length 1, but for the epsilon
+        (F.rms_norm(x, (dim,), eps=_EPS / dim) * dim**-0.5).repeat_interleave(groups, 2)
         for x in (query, key)
     )
     padding = -tokens % CHUNK
@@ -290,15 +288,29 @@ def gated_delta_rule(
     inside = (query @ key.transpose(-1, -2)) * between
     query = query * total.exp()[..., None]
     key = (key * (total[..., -1:] - total).exp()[..., None]).transpose(-1, -2)
-    left = total[..., -1].exp()[..., None, None]
-    state = value.new_zeros(*value.shape[:2], dim, value.shape[-1])
-    outputs: list[Tensor] = []
-    for chunk in range(key.shape[2]):
-        written = new[:, :, chunk] - reads[:, :, chunk] @ state
-        outputs.append(query[:, :, chunk] @ state + inside[:, :, chunk] @ written)
-        state = state * left[:, :, chunk] + key[:, :, chunk] @ written
-    read = torch.stack(outputs, 2).flatten(2, 3)[:, :, :tokens]
+    # a chunk turns the state it finds into `kept @ state + added`
+    kept = torch.eye(dim, device=key.device) * total[..., -1:, None].exp() - key @ reads
+    state = _states_before(kept, key @ new)
+    read = query @ state + inside @ (new - reads @ state)
+    read = read.flatten(2, 3)[:, :, :tokens]
     return read.transpose(1, 2)
+
+
+def _states_before(kept: Tensor, added: Tensor) -> Tensor:
+    """Give the state that each chunk finds, the first of them zero, [B, heads, chunks, D, D].
+
+    The chunks' maps are put together in pairs, fours, eights, so that a few large products do what
+    a loop over hundreds of chunks would (W. D. Hillis, G. L. Steele, "Data parallel algorithms",
+    Communications of the ACM 29, 1986).
+    """
+    chunks, step = added.shape[2], 1
+    while step < chunks:
+        later = kept[:, :, step:]
+        together = added[:, :, step:] + later @ added[:, :, :-step]
+        added = torch.cat([added[:, :, :step], together], 2)
+        kept = torch.cat([kept[:, :, :step], later @ kept[:, :, :-step]], 2)
+        step *= 2
+    return F.pad(added[:, :, :-1], (0, 0, 0, 0, 1, 0))
 
 
 def _unit_inverse(below: Tensor) -> Tensor:
@@ -308,13 +320,17 @@ def _unit_inverse(below: Tensor) -> Tensor:
     than many small triangular systems, and as stable as solving them (the series in powers of L is
     not: where keys repeat, its terms grow without bound before they cancel).
     """
-    one = torch.eye(CHUNK, dtype=below.dtype, device=below.device)
-    place = torch.arange(CHUNK, device=below.device)
     with torch.no_grad():
-        inverse = one.expand_as(below)
-        for size in (1 << level for level in range(CHUNK.bit_length() - 1)):
-            block = place // size
-            joins = (block[:, None] == block + 1) & (block % 2 == 0)
+        inverse = torch.eye(CHUNK, device=below.device).expand_as(below)
+        for joins in _joins(below.device):
             inverse = inverse - inverse @ (below * joins) @ inverse
     # a step of Newton's method: it changes rounding alone, and has the inverse's gradient
     return 2 * inverse - inverse @ (inverse + below @ inverse)
+
+
+@lru_cache
+def _joins(device: torch.device) -> list[Tensor]:
+    """Give for blocks of 1, 2, 4, ... which entries lie between two that are joined."""
+    place = torch.arange(CHUNK, device=device)
+    blocks = [place // (1 << level) for level in range(CHUNK.bit_length() - 1)]
+    return [(b[:, None] == b + 1) & (b % 2 == 0) for b in blocks]
