@@ -113,7 +113,7 @@ def train(
                 record["curve"].append([step, round(mean, 4)])
                 tell(
                     f"{stage.name} {step}/{options['steps']} loss {mean:.4f}, "
-                    f"{tokens_read / seconds:,.0f} tokens/s, {record['seconds']:.0f} s"
+                    f"{tokens_read / seconds:,.0f} tokens/s, {record['seconds']:.1f} s"
                 )
             done = step == options["steps"]
             if isinstance(stage, DecideStage) and (done or step % options["test_every"] == 0):
