@@ -47,6 +47,7 @@ _TOKENIZER: Final = (
     "tokenizer_config.json",
     "chat_template.jinja",
     "processor_config.json",
+    "config.json",  # transformers looks for it beside a tokenizer; without it vLLM tries for seconds
 )
 _SAVED_EVERY: Final = 5.0  # seconds of comparing that a kill may cost
 

@@ -205,6 +205,8 @@ def test_what_ships_is_made_by_the_products_own_tools(data, trained, tmp_path):
     told = card(load_bundle(moved), *records, figures=None)
     assert records[1]["data_hash"][:16] in told
     assert "tictactoe: move" in told
+    again = card(load_bundle(moved), records[0], records[1] | {"before": records[1]}, figures=None)
+    assert "gone on" in again
 
 
 def test_a_base_that_is_not_finished_is_not_built_on(data, tmp_path):
@@ -255,3 +257,13 @@ def test_a_steps_cost_is_told(data):
 
 def test_the_test_set_is_another_one(data):
     assert Dataset(data / TEST).hash != Dataset(data / TRAIN).hash
+
+
+def test_a_run_begins_with_what_another_has_learned(data, trained, tmp_path):
+    shutil.copytree(trained / "base", tmp_path / "base")
+    options = OPTIONS | {"steps": 1, "rate": 0.0, "save_every": 1}
+    run_stage("decide", SMOKE, data, tmp_path, options, minutes=1, device="cpu", start=trained)
+    one, other = (checkpoint.load(run / "decide")["weights"] for run in (trained, tmp_path))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    record = json.loads((tmp_path / "decide-record.json").read_text())
+    assert record["before"]["stage"]["step"] == OPTIONS["steps"]

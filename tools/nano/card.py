@@ -52,7 +52,7 @@ counts there is the exploitability over the full tree.
 ## Training
 
 {_stage("Base, as a language model", base)}
-{_stage("Adapter and head, the base frozen", decide)}
+{_decided(decide)}
 ## Last test of the second stage, in training's own arithmetic
 
 {_tests(decide["stage"]["tests"])}
@@ -65,6 +65,20 @@ It knows the four games above, in the texts that Ostinato gives them. On anythin
 included, it gives valid probabilities that mean nothing. Images and videos are not understood: the
 vision tower has random weights. Chat with the base gives simple sentences about the games.
 """
+
+
+def _decided(record: dict[str, Any]) -> str:
+    """Tell of a run and of the one whose weights it began with, the earlier first."""
+    title = "Adapter and head, the base frozen"
+    before = record.get("before")
+    if before is None:
+        return _stage(title, record)
+    data = before["data"]
+    return (
+        f"{_stage(title, before)}\nOn other records (seed {data['seed']}, scale {data['scale']}, "
+        f"SHA-256 {before['data_hash'][:16]}, the base's too).\n\n"
+        f"{_stage('Adapter and head, gone on', record)}"
+    )
 
 
 def _stage(title: str, record: dict[str, Any]) -> str:

@@ -26,7 +26,8 @@ KINDS: Final = """
     card centre outlook height highest energy_low rations half_way hope energy land
 """.split()  # noqa: SIM905 - a list would take a line for each
 _HEADINGS: Final = {tictactoe.GAME: "MOVES\n", connect_four.GAME: "PLAY\n"}
-_SHORT, _LONG, _JOINT = 0.3, 0.05, 0.35  # shares of records
+_SHORT, _LONG, _JOINT = 0.3, 0.05, 0.6  # shares of records
+_MOST: Final = 8  # questions beside the one for the action
 
 
 def learned(position: Position, encoder: Encoder, source: random.Random) -> Iterator[RecordData]:
@@ -34,7 +35,7 @@ def learned(position: Position, encoder: Encoder, source: random.Random) -> Iter
     state = _state(position, source)
     several = position.judged[1:]
     if source.random() < _JOINT:
-        number = source.randint(1, min(4, len(several)))
+        number = source.randint(1, min(_MOST, len(several)))
         chosen = [*source.sample(several, number), position.judged[0]]
         source.shuffle(chosen)
         kinds = [each.question.id for each in chosen]

@@ -74,6 +74,7 @@ def _run() -> int:
         },
         minutes=arguments.minutes,
         device=arguments.device,
+        start=arguments.start,
     )
     done = record["step"] == record["options"]["steps"]
     print("done" if done else f"stopped at step {record['step']}; the same command goes on")
@@ -89,8 +90,13 @@ def run_stage(
     *,
     minutes: float,
     device: str,
+    start: Path | None = None,
 ) -> dict[str, Any]:
-    """Train a stage, or go on with it, and write what is known of it into the run's folder."""
+    """Train a stage, or go on with it, and write what is known of it into the run's folder.
+
+    With `start`, another run's folder, it begins with the weights that the stage has there; the
+    record then holds that run's record too.
+    """
     data, test = Dataset(folder / TRAIN), Dataset(folder / TEST)
     rows = vocabulary(folder / TOKENIZER)
     torch.manual_seed(options["seed"])
@@ -100,6 +106,11 @@ def run_stage(
         else DecideStage(recipe, rows, _finished(run, "base")["weights"])
     )
     run.mkdir(parents=True, exist_ok=True)
+    before: dict[str, Any] | None = None
+    if start is not None:
+        stage.module.load_state_dict(_finished(start, name)["weights"], strict=False)
+        before = json.loads((start / f"{name}-{RECORD}").read_text())
+        options = options | {"start": before["data_hash"]}
     record = train(
         stage,
         data,
@@ -122,6 +133,7 @@ def run_stage(
         },
         "device": _device_name(device),
         "stage": record,
+        "before": before,
     }
     (run / f"{name}-{RECORD}").write_text(json.dumps(about, indent=1) + "\n")
     return record
@@ -213,6 +225,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=6000, help="of the whole stage")
     parser.add_argument("--tokens", type=int, default=65536, help="of a batch")
     parser.add_argument("--longest", type=int, default=BUCKETS[-1], help="record to learn from")
+    parser.add_argument("--start", type=Path, help="a run whose weights of the stage to begin with")
     parser.add_argument("--rate", type=float, help="the highest learning rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--answer-weight", type=float, default=5.0)
