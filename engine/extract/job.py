@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -47,9 +48,14 @@ _TOKENIZER: Final = (
     "tokenizer_config.json",
     "chat_template.jinja",
     "processor_config.json",
-    "config.json",  # transformers looks for it beside a tokenizer; without it vLLM tries for seconds
+    "config.json",  # without it beside the tokenizer vLLM tries for seconds to find it
 )
 _SAVED_EVERY: Final = 5.0  # seconds of comparing that a kill may cost
+
+
+def _most_memory(base: Weights) -> int:
+    """Give what an extraction may take beside torch itself: three of the largest matrix."""
+    return 3 * 4 * max(prod(shape) for shape in base.shapes.values()) + (1 << 29)
 
 
 class Refused(BadWeights):
@@ -210,7 +216,7 @@ class _Job:
                 ),
                 known=known,
             )
-            unrecorded = record_answer(bundle)
+            unrecorded = record_answer(bundle, most=_most_memory(self.base))
         write_report(
             self.bundle, matrices, errors, findings + over, rank=rank, unrecorded=unrecorded
         )

@@ -13,8 +13,12 @@ from engine.selftest import FIXED
 from engine.tokens import Encoder
 
 
-def record_answer(bundle: Bundle) -> str:
+def record_answer(bundle: Bundle, *, most: int | None = None) -> str:
     """Write the answer to the fixed question into `bundle.json`.
+
+    Args:
+        bundle: Of which to ask.
+        most: Bytes that the model in float32 may take; None: what is free.
 
     Returns:
         Why the answer cannot be had, and the bundle is left as it is; empty if it is recorded.
@@ -23,6 +27,11 @@ def record_answer(bundle: Bundle) -> str:
         return f"the base is quantized ({bundle.manifest.quantization})"
     weights = open_weights(bundle.base)
     needed = footprint(weights, torch.float32)
+    if most is not None and needed > most:
+        return (
+            f"the model in float32 takes {needed / 1e9:.0f} GB, more than an extraction may;"
+            " `ostinato extract --verify` records it where they are free"
+        )
     try:
         import psutil  # vLLM brings it along, and transformers
 

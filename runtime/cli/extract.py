@@ -232,6 +232,7 @@ def _verify(
     *,
     json: bool,
 ) -> int:
+    from engine.extract.recorded import record_answer
     from engine.extract.verify import verify_adapter
 
     with _Bars(quiet=json) as bars:
@@ -244,6 +245,8 @@ def _verify(
         if error.change > 1.05 * extraction.matrices[name].change + 1e-5
     ]
     answers = found.answers
+    if answers is not None and found.engine == "torch" and not bundle.manifest.answer:
+        record_answer(bundle)
     # what another base changes is reported; how much is too much is for the user to say
     judged = None if found.other_base else answers
     sound = not worse and (judged is None or judged.probability <= LARGEST_CHANGE)

@@ -30,8 +30,12 @@ def test_extract_makes_a_bundle_and_verifies_it(
     case = json.loads((ORACLE / "requests.jsonl").read_text().splitlines()[0])
     requests = tmp_path / "requests.jsonl"
     requests.write_text(json.dumps(case))
+    manifest = tmp_path / "b" / "bundle.json"
+    made = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(made | {"answer": []}))  # as of a model too large to record
     arguments = ["extract", "--verify", out, "--requests", str(requests), "--json"]
     assert run(arguments) == 0
+    assert json.loads(manifest.read_text())["answer"] == made["answer"]
     document = json.loads(capsys.readouterr().out)
     assert document["ok"]
     assert document["verification"]["answers"]["records"] == 2
