@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -50,12 +49,10 @@ _TOKENIZER: Final = (
     "processor_config.json",
     "config.json",  # without it beside the tokenizer vLLM tries for seconds to find it
 )
+_MODEL_LOADED: Final = 256 << 20
+"""Bytes in float32 of the largest model that is loaded whole, to record what it answers."""
+
 _SAVED_EVERY: Final = 5.0  # seconds of comparing that a kill may cost
-
-
-def _most_memory(base: Weights) -> int:
-    """Give what an extraction may take beside torch itself: three of the largest matrix."""
-    return 3 * 4 * max(prod(shape) for shape in base.shapes.values()) + (1 << 29)
 
 
 class Refused(BadWeights):
@@ -216,7 +213,7 @@ class _Job:
                 ),
                 known=known,
             )
-            unrecorded = record_answer(bundle, most=_most_memory(self.base))
+            unrecorded = record_answer(bundle, most=_MODEL_LOADED)
         write_report(
             self.bundle, matrices, errors, findings + over, rank=rank, unrecorded=unrecorded
         )

@@ -266,26 +266,23 @@ def _table(job: Job) -> tuple[Game, list[Seat]]:
 
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
     table = Table(title="Matches", title_justify="left")
-    headings = ("game", "seat", "agent", "mean return", "won", "drawn", "lost", "won, 95 %")
-    for heading in headings:
-        table.add_column(
-            heading,
-            justify="left" if heading in ("game", "agent") else "right",
-            no_wrap=heading == "game",
-        )
+    table.add_column("game", overflow="fold")
+    table.add_column("agent", no_wrap=True)
+    for heading in ("seat", "return", "won", "95 %", "drawn", "lost"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for job, report in played:
         results = report.results
         for seat, agent in enumerate(job.seats):
             sums, ended = results.seats[seat], results.ended
-            counts = (sums.won, sums.drawn, ended - sums.won - sums.drawn)
             low, high = interval(sums.won, ended)
-            told = (*map(str, counts), f"{low:.0%}-{high:.0%}")
+            lost = ended - sums.won - sums.drawn
+            counts = (sums.won, f"{low:.0%}-{high:.0%}", sums.drawn, lost)
             table.add_row(
                 f"{job.game} ({ended})" if seat == 0 else "",
-                str(seat),
                 agent,
+                str(seat),
                 f"{sums.returned / max(1, ended):+.2f}",
-                *(told if len(job.seats) > 1 else "----"),
+                *(map(str, counts) if len(job.seats) > 1 else "----"),
             )
     out.print(table)
     if model is not None:
