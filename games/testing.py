@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import msgspec
 
 from games.base import Game, State
-from games.errors import ConformanceError, GamesError, IllegalAction
+from games.errors import BadGameParameters, ConformanceError, GamesError, IllegalAction
 from games.knowledge import Knowledge, Knows
 from games.laws import (
     Place,
@@ -32,6 +32,7 @@ from games.laws import (
     require_sound,
     show,
 )
+from games.layouts import Mixed, laid_out
 from games.leaks import Step, conceals, keeps_log, require_secret_kept, swaps_of
 from games.registry import load_game
 
@@ -87,7 +88,11 @@ def check(
 
     Raises:
         ConformanceError: A law is broken; names the law, the seed, the turn and the difference.
+        BadGameParameters: Its seats are told it in different layouts.
     """
+    if isinstance(game, Mixed):
+        each = " and ".join(laid_out(game.facts.id, [name]) for name in game.names)
+        raise BadGameParameters(f"{game.facts.id} tells seats different texts; check {each}")
     require_sound(game.facts)
     checker = _Checker(game, most_turns=most_turns, knows=knows)
     counts = (game.facts.max_seats, game.facts.min_seats) if seats is None else (seats,)
