@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -202,19 +203,15 @@ def test_a_salt_does_not_pass_for_the_adapter():
     assert first_unit(cache_salt=chat.cache_salt) != adapted
 
 
-async def test_vllms_own_server_on_the_same_engine(adapted):
+async def test_vllms_own_server_on_the_same_engine(adapted, caplog):
     import httpx
-    from vllm.entrypoints.openai.api_server import build_app, init_app_state
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    engine = adapted.engine
-    arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(
-        ["--model", "base", "--served-model-name", "base"]
-    )
-    tasks = await engine.get_supported_tasks()
-    app = build_app(arguments, tasks, engine.model_config)
-    await init_app_state(engine, app.state, arguments, tasks)
+    from engine.llm.chat_server import _vllm_application
+
+    caplog.handler.setLevel(logging.NOTSET)
+    app = await _vllm_application(adapted.engine, "base")
+    logging.getLogger("engine.worker").warning("after vLLM's server is imported")
+    assert "after vLLM's server is imported" in caplog.text
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://chat", timeout=60) as client:
 

@@ -43,6 +43,7 @@ def test_what_is_done_to_logging_ends_with_the_test_that_did_it(
 ) -> None:
     ours = logging.getLogger("store.writer")
     with logging_kept():
+        caplog.handler.setLevel(logging.CRITICAL)
         configure_logging(format="json", level=logging.CRITICAL)
         logging.config.dictConfig({"version": 1, "root": {"level": "ERROR", "handlers": []}})
         logging.getLogger("store.new").setLevel(logging.CRITICAL)

@@ -20,6 +20,7 @@ def _loggers() -> Iterator[logging.Logger]:
 def logging_kept() -> Iterator[None]:
     """Put back what commands, libraries and tests within change of the root and our loggers."""
     off = logging.root.manager.disable
+    levels = [(handler, handler.level) for handler in logging.getLogger().handlers]
     before = {
         logger: (list(logger.handlers), logger.level, logger.propagate, logger.disabled)
         for logger in _loggers()
@@ -28,6 +29,8 @@ def logging_kept() -> Iterator[None]:
         yield
     finally:
         logging.disable(off)
+        for handler, level in levels:
+            handler.setLevel(level)
         for logger in _loggers():
             handlers, level, propagate, disabled = before.get(
                 logger, ([], logging.NOTSET, True, False)
