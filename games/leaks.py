@@ -19,6 +19,7 @@ import msgspec
 
 from games.base import State, View
 from games.laws import Place, Shown, contrast
+from games.worlds import require_blind
 
 LAW = "leak"
 SWAPS = 48
@@ -90,6 +91,8 @@ def keeps_log(steps: Sequence[Step]) -> bool:
 def require_secret_kept(steps: Sequence[Step], swap: Swap, place: Place) -> None:
     """Raise ConformanceError where a view tells what the public text keeps back.
 
+    Or where a state drawn for a search does.
+
     Args:
         steps: A match that keeps a public log.
         swap: One turn of it, taken differently.
@@ -103,11 +106,14 @@ def require_secret_kept(steps: Sequence[Step], swap: Swap, place: Place) -> None
             f"every seat can tell it from {swap.other!r} and the public text cannot; what all may"
             " know belongs there, and the rest is for those who may know it",
         )
-    state, blind = swap.state, swap.blind
+    state, blind, drawn = swap.state, swap.blind, False
     for turn in range(swap.turn + 1, len(steps) - 1):
         step, after = steps[turn], steps[turn + 1].shown.views
         if state.actor != step.shown.actor or step.action not in _labels(state):
             return
+        if state.actor in blind and not drawn:
+            require_blind(step.state, state, _at(place, turn - 1, steps[turn - 1].action or ""))
+            drawn = True
         state = state.apply(step.action)
         views = {seat: state.view(seat) for seat in blind}
         if any(view.public != after[seat].public for seat, view in views.items()):

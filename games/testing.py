@@ -35,6 +35,7 @@ from games.laws import (
 from games.layouts import Mixed, laid_out
 from games.leaks import Step, conceals, keeps_log, require_secret_kept, swaps_of
 from games.registry import load_game
+from games.worlds import require_worlds
 
 FOREIGN = ("", "no such action", "\ud800")
 """Labels that no game may accept."""
@@ -202,6 +203,8 @@ class _Checker:
             require_lawful(shown, self._facts, place)
             require_same("repeatable", shown, show(state, len(shown.views)), place)
             require_rebase(state, shown, self._facts, place)
+            if self._facts.hidden:
+                require_worlds(state, place)
             self._knowledge.note(state, shown, place)
             self._most_options = max(self._most_options, len(shown.options))
             for action in (*FOREIGN, *former):

@@ -38,6 +38,10 @@ _MOST_OPTIONS = {"chess": 218}
 # the bids so far, the legal actions are told too.
 _TELLS_LESS = frozenset({"dou_dizhu", "gin_rummy"})
 
+# Where what OpenSpiel draws for a search depends on nothing that the seat cannot see. Most games
+# draw nothing; blackjack leaves the dealer's card as it is, hearts and gin_rummy cards of others.
+_RESAMPLES = frozenset({"kuhn_poker", "leduc_poker", "universal_poker"})
+
 _CELL = re.compile(r"(?:\w )?(?P<column>[a-z])(?P<row>\d+)")
 _PLACE = re.compile(r"\w?\(?(?P<row>\d+),(?P<column>\d+)\)?")
 
@@ -102,14 +106,10 @@ class OpenSpielState:
 
     def resample(self, seat: int, draw: Callable[[int], float]) -> OpenSpielState | None:
         """Let OpenSpiel draw anew what a seat cannot see, in the games for which it can."""
-        numbers = count()
         if not self._game.resamples:
             return None
-        try:
-            state = self._state.resample_from_infostate(seat, lambda: draw(next(numbers)))
-        except Exception:  # most games cannot and say so, on standard error too: once is enough
-            self._game.resamples = False
-            return None
+        numbers = count()
+        state = self._state.resample_from_infostate(seat, lambda: draw(next(numbers)))
         trail = "".join(f"{number}," for number in state.history())
         sample = OpenSpielState(self._game, state, public=self._public, trail=trail)
         same = sample.view(seat) == self.view(seat) and sample.options() == self.options()
@@ -187,7 +187,7 @@ class OpenSpielGame:
         kind = self._game.get_type()
         self._start = start
         self._chess = kind.short_name == "chess"
-        self.resamples = True
+        self.resamples = kind.short_name in _RESAMPLES
         self.tells_less = kind.short_name in _TELLS_LESS
         self._perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
         self._recalls = kind.provides_information_state_string and not self._perfect

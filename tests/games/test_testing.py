@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -156,6 +157,26 @@ def test_a_leak_is_found_by_taking_turns_differently(odd: type[Odd]):
 @pytest.mark.parametrize("odd", [ShowsAllCards, ShowsCardAfterBet, ShowsFirstCardInPublic])
 def test_every_leak_is_found_where_knowledge_is_declared(odd: type[Odd]):
     assert "may not know more" in broken(OddGame(KUHN, odd), "leak", knows=knows)
+
+
+class LooksAhead(Odd):
+    """Gives a search the real match, and so the other's card."""
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> State | None:
+        return self
+
+
+class DealsAnother(Odd):
+    """Draws the seat's own card anew too."""
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> State | None:
+        kuhn = kuhn_of(self)
+        return DealsAnother(msgspec.structs.replace(kuhn, cards=kuhn.cards[::-1]))
+
+
+def test_what_is_drawn_for_a_search_is_made_of_what_its_seat_sees():
+    assert "depends on what is hidden from it" in broken(OddGame(KUHN, LooksAhead), "resample")
+    assert "has another view" in broken(OddGame(KUHN, DealsAnother), "resample")
 
 
 def test_options_may_not_tell_what_the_view_hides():
