@@ -350,6 +350,16 @@ class NeverWeighs(Odd):
         return tuple(Outcome(each.id, 0.0) for each in self.state.outcomes())
 
 
+class OffersMany(Odd):
+    def options(self) -> tuple[Option, ...]:
+        return tuple(Option(f"cell {number}") for number in range(300))
+
+
+class OffersNothing(Odd):
+    def options(self) -> tuple[Option, ...]:
+        return ()
+
+
 class RebasesToTheTruth(Odd):
     def rebase(self) -> State:
         return type(self)(self.state.apply(self.state.options()[0].id)) if self.options() else self
@@ -366,6 +376,8 @@ class RebasesToTheTruth(Odd):
         (OddGame(TICTACTOE, RepeatsLabels, max_options=10), "options"),
         (OddGame(TICTACTOE, BlankLabel), "options"),
         (OddGame(TICTACTOE, max_options=8), "options"),
+        (OddGame(TICTACTOE, OffersMany), "options"),
+        (OddGame(TICTACTOE, OffersNothing), "actor"),
         (OddGame(TICTACTOE, factors=("row", "column")), "options"),
         (OddGame(TICTACTOE, max_turns=4), "turns"),
         (OddGame(TICTACTOE, AcceptsAnything), "illegal"),
