@@ -81,7 +81,9 @@ async def test_it_looks_again_until_it_is_ended(
 ) -> None:
     said = ""
     async with broker(tmp_path) as running, anyio.create_task_group() as group:
-        group.start_soon(partial(_show, {"here": Server(url=running.url)}, watch=True, json=True))
+        group.start_soon(
+            partial(_show, {"here": Server(url=running.url)}, None, watch=True, json=True)
+        )
         with anyio.fail_after(60):
             while said.count("\n") < 2:
                 await anyio.sleep(0.01)
