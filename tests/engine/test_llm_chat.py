@@ -299,7 +299,8 @@ def find_scheduler() -> Any:
 
 
 def watch_shapes(worker: Any) -> None:
-    find_scheduler().current_step = 0  # which side is asked first depends on it
+    scheduler = find_scheduler()
+    scheduler.current_step = scheduler._kept = 0  # what a step is made of depends on them
     stock, seen = worker.execute_model, worker.__dict__.setdefault("shapes", [])
 
     def execute(planned: Any) -> Any:
