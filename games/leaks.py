@@ -91,8 +91,6 @@ def keeps_log(steps: Sequence[Step]) -> bool:
 def require_secret_kept(steps: Sequence[Step], swap: Swap, place: Place) -> None:
     """Raise ConformanceError where a view tells what the public text keeps back.
 
-    Or where a state drawn for a search does.
-
     Args:
         steps: A match that keeps a public log.
         swap: One turn of it, taken differently.
@@ -106,14 +104,11 @@ def require_secret_kept(steps: Sequence[Step], swap: Swap, place: Place) -> None
             f"every seat can tell it from {swap.other!r} and the public text cannot; what all may"
             " know belongs there, and the rest is for those who may know it",
         )
-    state, blind, drawn = swap.state, swap.blind, False
+    state, blind = swap.state, swap.blind
     for turn in range(swap.turn + 1, len(steps) - 1):
         step, after = steps[turn], steps[turn + 1].shown.views
         if state.actor != step.shown.actor or step.action not in _labels(state):
             return
-        if state.actor in blind and not drawn:
-            require_blind(step.state, state, _at(place, turn - 1, steps[turn - 1].action or ""))
-            drawn = True
         state = state.apply(step.action)
         views = {seat: state.view(seat) for seat in blind}
         if any(view.public != after[seat].public for seat, view in views.items()):
@@ -127,6 +122,23 @@ def require_secret_kept(steps: Sequence[Step], swap: Swap, place: Place) -> None
                 f" {swap.other!r}, which was hidden from it: the private text {part}",
             )
         blind -= sees
+
+
+def require_blind_draws(steps: Sequence[Step], swap: Swap, place: Place) -> None:
+    """Raise ConformanceError where a state drawn for a search tells what its seat cannot see.
+
+    It is looked at where a seat that cannot tell the two matches apart is first to act.
+    """
+    state = swap.state
+    for turn in range(swap.turn + 1, len(steps) - 1):
+        step = steps[turn]
+        actor = step.shown.actor
+        if state.actor != actor or step.action not in _labels(state):
+            return
+        if actor is not None and actor >= 0 and state.view(actor) == step.shown.views[actor]:
+            require_blind(step.state, state, _at(place, turn - 1, steps[turn - 1].action or ""))
+            return
+        state = state.apply(step.action)
 
 
 def _swap(steps: Sequence[Step], turn: int, other: str) -> Swap:

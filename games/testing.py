@@ -33,9 +33,16 @@ from games.laws import (
     show,
 )
 from games.layouts import Mixed, laid_out
-from games.leaks import Step, conceals, keeps_log, require_secret_kept, swaps_of
+from games.leaks import (
+    Step,
+    conceals,
+    keeps_log,
+    require_blind_draws,
+    require_secret_kept,
+    swaps_of,
+)
 from games.registry import load_game
-from games.worlds import require_worlds
+from games.worlds import draw_world, require_worlds
 
 FOREIGN = ("", "no such action", "\ud800")
 """Labels that no game may accept."""
@@ -133,7 +140,7 @@ class _Checker:
         with _no_crash(place):
             self._refuse_other_seats(place)
             self._replay(steps, seats, place)
-            if self._facts.hidden and seats > 1:
+            if self._facts.hidden:
                 self._look_for_leaks(steps, place)
 
     def play_all(self, seats: int, limit: int) -> int | None:
@@ -232,9 +239,13 @@ class _Checker:
                 place = place.next(step.action)
 
     def _look_for_leaks(self, steps: list[Step], place: Place) -> None:
-        follow = self._knows is None and keeps_log(steps)
+        several = len(steps[0].shown.views) > 1
+        follow = several and self._knows is None and keeps_log(steps)
+        draws = any(draw_world(step.state) is not None for step in steps)
         for swap in swaps_of(steps, lambda what, count: _pick(place.seed, what, count)):
             self._knowledge.concealed |= bool(swap.blind)
+            if draws:
+                require_blind_draws(steps, swap, place)
             if follow:
                 require_secret_kept(steps, swap, place)
                 self._followed += 1

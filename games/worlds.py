@@ -10,7 +10,7 @@ LAW = "resample"
 
 def require_worlds(state: State, place: Place) -> None:
     """Raise ConformanceError where the seat to act can tell the drawn state from the real one."""
-    seat, sample = state.actor, _drawn(state)
+    seat, sample = state.actor, draw_world(state)
     if seat is None or sample is None:
         return
     for what, was, is_ in (
@@ -32,7 +32,7 @@ def require_blind(state: State, twin: State, place: Place) -> None:
         twin: Another in which the same seat is to act, and that it cannot tell from the first.
         place: The match.
     """
-    one, two = _drawn(state), _drawn(twin)
+    one, two = draw_world(state), draw_world(twin)
     if one is None or two is None:
         return
     was, is_ = one.encode().decode(errors="replace"), two.encode().decode(errors="replace")
@@ -44,7 +44,8 @@ def require_blind(state: State, twin: State, place: Place) -> None:
         )
 
 
-def _drawn(state: State) -> State | None:
+def draw_world(state: State) -> State | None:
+    """Give a state that the seat to act cannot tell from this one; None where none is drawn."""
     seat = state.actor
     if seat is None or seat < 0 or not isinstance(state, Resamples):
         return None
