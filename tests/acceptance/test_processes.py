@@ -62,7 +62,7 @@ def test_an_interrupt_ends_everything_and_loses_nothing(ostinato: Command, endin
     assert done.stdout == ""
     assert done.stderr == "interrupted; what was acknowledged is in the log\n"
     assert not ostinato.running()
-    assert not list(ostinato.home.rglob("broker.json"))
+    assert not list(ostinato.home.glob("run/*/broker.json"))
 
     whole = ostinato(*play("whole.db")).document
     assert resumed(ostinato, "a.db")["matches"] == whole["matches"]
@@ -89,7 +89,7 @@ def test_an_interrupt_while_all_starts(ostinato: Command):
 def test_two_at_once(ostinato: Command):
     """They share the data folder and have a broker each."""
     with ostinato.started(*play("a.db")) as one, ostinato.started(*play("b.db")) as other:
-        wait_for(lambda: len(list(ostinato.home.rglob("broker.json"))) == 2)
+        wait_for(lambda: len(list(ostinato.home.glob("run/*/broker.json"))) == 2)
         first, second = finished(one), finished(other)
     assert (first.code, second.code) == (0, 0)
     assert first.document["matches"] == second.document["matches"]
