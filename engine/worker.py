@@ -472,7 +472,8 @@ def main() -> int:
         settings: WorkerSettings = arguments.settings
         model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings)
+            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings),
+            backend_options={"use_uvloop": True},
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)
