@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
@@ -9,6 +10,8 @@ import msgspec
 import zstandard
 
 from engine.errors import BadRequest, RequestTooLarge
+
+log = logging.getLogger(__name__)
 
 COMPRESS_ABOVE: Final = 1024  # bytes
 DECODED_LIMIT: Final = 256 << 20  # bytes; what a compressed message may unpack to
@@ -61,3 +64,12 @@ def unpack(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, zstandard.ZstdError) as error:
         raise BadRequest(f"a message of the queue cannot be read: {error}") from error
+
+
+def read(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T | None:
+    """Read a message; None, and a line in the log, if it is damaged."""
+    try:
+        return unpack(data, headers, kind)
+    except BadRequest as error:
+        log.warning("a message cannot be read", extra={"why": str(error)})
+        return None

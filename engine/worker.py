@@ -30,6 +30,7 @@ from engine.backend import Backend
 from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
 from engine.contract import DecisionReply, DecisionRequest, Failure, Prime
+from engine.deliveries import PULL_S, Delivery, Pulls
 from engine.errors import (
     BadRequest,
     DecisionExpired,
@@ -42,7 +43,7 @@ from engine.fleet import ChatInfo, WorkerInfo
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, Delivery, Queue
+from engine.queue import Queue
 from engine.remote import PREFIX, parse_remote
 from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings
@@ -81,7 +82,9 @@ class Worker:
         self._ack_wait_s = ack_wait_s
         self._name = uuid.uuid4().hex[:8]
         self._claims = Claims(queue.leases(model.hash), self._name)
+        self._pulls: dict[int, Pulls] = {}  # by partition
         self._taken: set[Delivery] = set()
+        self._characters = 0  # of the state that was taken last; the next may be as long
         self._asking: dict[tuple[str, str], _Asking] = {}
         self._alone = anyio.Lock(fast_acquire=True)  # held by a decision that runs alone
         self._together = 0  # decisions that the backend has, but for one alone
@@ -149,33 +152,40 @@ class Worker:
                     await self._claims.give_up()
 
     async def _pull_on(self, answering: TaskGroup, partition: int) -> None:
+        pulls = self._pulls.get(partition)
+        if pulls is None:
+            pulls = self._pulls[partition] = self._queue.pulls(
+                self._model.hash, partition, ack_wait_s=self._ack_wait_s
+            )
         try:
             while not self._ending and partition in self._claims.held:
-                if self._has_room:
-                    await self._pull_one(answering, partition)
+                most = self._room()
+                if most or pulls.due:
+                    await self._pull_one(answering, pulls, most)
                 else:
                     await self._finished.wait()
         finally:
-            self._served.discard(partition)
-
-    @property
-    def _has_room(self) -> bool:
-        characters = sum(len(taken.request.ask.state) for taken in self._taken)
-        return (
-            len(self._taken) < MAX_IN_FLIGHT
-            and characters < MAX_CHARACTERS
-            and not self._alone.locked()
-        )
-
-    async def _pull_one(self, answering: TaskGroup, partition: int) -> None:
-        delivery = None
-        try:
             # What came to a cancelled pull would be nobody's until the time to acknowledge
             # is over. A pull is short, and a drain can wait for it.
             with anyio.CancelScope(shield=True):
-                delivery = await self._queue.pull(
-                    self._model.hash, partition, ack_wait_s=self._ack_wait_s
-                )
+                while pulls.due:
+                    await self._pull_one(answering, pulls, 0)
+            self._served.discard(partition)
+
+    def _room(self) -> int:
+        """How many requests may come from one partition, while others get as many."""
+        characters = MAX_CHARACTERS - sum(len(taken.request.ask.state) for taken in self._taken)
+        places = MAX_IN_FLIGHT - len(self._taken)
+        if characters <= 0 or places <= 0 or self._alone.locked():
+            return 0
+        fitting = min(places, characters // max(1, self._characters))
+        return max(1, fitting // len(self._served))
+
+    async def _pull_one(self, answering: TaskGroup, pulls: Pulls, most: int) -> None:
+        delivery = None
+        try:
+            with anyio.CancelScope(shield=True):
+                delivery = await pulls.next(most)
         except QueueUnavailable:
             await anyio.sleep(_RETRY_S)
         if delivery is None:
@@ -185,6 +195,7 @@ class Worker:
                 await delivery.hand_back(delay_s=_AWAY_S)
             return
         self._counts["redelivered"] += delivery.number > 1
+        self._characters = len(delivery.request.ask.state)
         self._taken.add(delivery)
         answering.start_soon(self._finish, delivery)
 
