@@ -7,7 +7,7 @@ import datetime
 import logging
 import ssl
 import time
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anyio
 import msgspec
@@ -23,6 +23,26 @@ from engine.streams import ANSWERS
 log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 5.0
+
+
+class _Client(Client):
+    """Writes what is published at once.
+
+    nats-py's own flusher is a task behind all others that are ready: of requests that come together
+    none would be on its way before all of them are made, and their answers would come together too.
+    """
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        if not self.is_connected or self._transport is None:
+            return await super()._flush_pending(force_flush)
+        try:
+            if self._pending:
+                self._transport.writelines(self._pending)
+                self._pending = []
+                self._pending_data_size = 0
+            await self._transport.drain()
+        except (OSError, RuntimeError):  # uvloop's, for a connection that is gone
+            return await super()._flush_pending(force_flush)  # which notices it too, and reconnects
 
 
 class Connection:
@@ -54,7 +74,7 @@ class Connection:
         if isinstance(server, str):
             server = Server(url=server)
         tls = server.tls()
-        connection = cls(Client())
+        connection = cls(_Client())
         try:
             await connection._connect(server.url, tls)
             await connection.ensure_streams()
