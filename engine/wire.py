@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
@@ -19,6 +20,17 @@ _ENCODING: Final = "Content-Encoding"
 _HEADROOM: Final = 1024  # bytes; headers count as payload
 
 T = TypeVar("T")
+
+
+class _Zstd(threading.local):
+    """What compresses: making it takes longer than most messages do, and threads share none."""
+
+    def __init__(self) -> None:
+        self.packer = zstandard.ZstdCompressor(level=1)
+        self.unpacker = zstandard.ZstdDecompressor()
+
+
+_zstd = _Zstd()
 
 
 def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]:
@@ -39,7 +51,7 @@ def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]
         )
     headers: dict[str, str] = {}
     if len(data) > COMPRESS_ABOVE:
-        data = zstandard.compress(data, 1)
+        data = _zstd.packer.compress(data)
         headers[_ENCODING] = "zstd"
     if len(data) > limit - _HEADROOM:
         raise RequestTooLarge(
@@ -60,7 +72,7 @@ def unpack(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T:
             size = zstandard.frame_content_size(data)
             if not 0 <= size <= DECODED_LIMIT:
                 raise BadRequest(f"a message unpacks to {size} bytes, the limit is {DECODED_LIMIT}")
-            data = zstandard.ZstdDecompressor().decompress(data)
+            data = _zstd.unpacker.decompress(data)
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, zstandard.ZstdError) as error:
         raise BadRequest(f"a message of the queue cannot be read: {error}") from error

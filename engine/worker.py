@@ -11,6 +11,7 @@ environment.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -456,6 +457,7 @@ async def serve_worker(
                     if chat is not None:
                         await queue.announce_chat(model.hash, chat)
                     log.info("worker ready", extra={"bundle": model.hash})
+                    gc.freeze()  # what is there stays, and need not be looked at again and again
                     if on_ready is not None:
                         on_ready(worker)
                     await worker.run()
