@@ -7,6 +7,7 @@ import datetime
 import logging
 import ssl
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Self
 
 import anyio
@@ -25,14 +26,18 @@ log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 5.0
 
 
-class _Client(Client):
+class DirectClient(Client):
     """Writes what is published at once.
 
     nats-py's own flusher is a task behind all others that are ready: of requests that come together
     none would be on its way before all of them are made, and their answers would come together too.
     """
 
+    gathering = False
+
     async def _flush_pending(self, force_flush: bool = False) -> Any:
+        if self.gathering:
+            return None
         if not self.is_connected or self._transport is None:
             return await super()._flush_pending(force_flush)
         try:
@@ -55,7 +60,7 @@ class Connection:
         reconnected: Set when the connection was lost and is back; then replaced.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DirectClient) -> None:
         self.client = client
         self.js: JetStreamContext = client.jetstream(timeout=TIMEOUT_S)
         self.clock_s = 0.0
@@ -74,7 +79,7 @@ class Connection:
         if isinstance(server, str):
             server = Server(url=server)
         tls = server.tls()
-        connection = cls(_Client())
+        connection = cls(DirectClient())
         try:
             await connection._connect(server.url, tls)
             await connection.ensure_streams()
@@ -117,6 +122,16 @@ class Connection:
             await self.client.close()
         if self.client._transport is not None:  # closing took too long, or broke off before this
             self.client._transport.close()
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+        """Write what several calls publish in one go; none of them may wait for anything."""
+        self.client.gathering = True
+        try:
+            for call in calls:
+                await call()
+        finally:
+            self.client.gathering = False
+        await self.client._flush_pending()
 
     @property
     def connected(self) -> bool:

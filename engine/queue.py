@@ -16,7 +16,6 @@ from typing import Final, TypeVar
 
 import anyio
 import msgspec
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
@@ -24,7 +23,7 @@ from nats.js.api import PubAck
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from engine import streams
-from engine.connection import Connection
+from engine.connection import Connection, DirectClient
 from engine.contract import DecisionReply, DecisionRequest, Prime
 from engine.deliveries import Pulls
 from engine.errors import BadRequest, QueueFull, QueueUnavailable
@@ -62,7 +61,7 @@ class _Deliveries(msgspec.Struct, frozen=True):
 class Queue(Connection):
     """What is said over one connection to the broker; make it with `connect`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DirectClient) -> None:
         super().__init__(client)
         self.suspects = Suspects(self.js)
 

@@ -60,6 +60,7 @@ GRACE_S: Final = 2.5  # with a last pull and the time to close, under 5 s from s
 _FRESH_S: Final = 1.0
 _CLOSE_S: Final = 1.5
 _RETRY_S: Final = 0.2
+_ACK_AFTER_S: Final = 0.02  # an answer is out; what says so to the queue can wait for others
 _AWAY_S: Final = 2 * PULL_S  # then the last pull of a worker that ends is over
 
 
@@ -91,6 +92,8 @@ class Worker:
         self._together = 0  # decisions that the backend has, but for one alone
         self._served: set[int] = set()  # partitions with a task that pulls
         self._finished = anyio.Event()  # of any request; then replaced
+        self._done: list[Delivery] = []  # answered, and not yet acknowledged
+        self._some_done = anyio.Event()
         self._pulling = anyio.CancelScope()
         self._counts: Counter[str] = Counter()
         self._gone: set[str] = set()  # sources that did not answer lately
@@ -115,6 +118,7 @@ class Worker:
         await self._queue.announce(self._model.hash, self.describe)
         async with anyio.create_task_group() as keeping:
             keeping.start_soon(self._keep)
+            keeping.start_soon(self._acknowledge)
 
             async def on_prime(prime: Prime) -> None:
                 keeping.start_soon(self._prime, prime)
@@ -212,7 +216,7 @@ class Worker:
             finally:
                 self._asking.pop(decision).over.set()
             if asking.scope.cancelled_caught:
-                await delivery.ack()  # nobody waits for it
+                self._is_done(delivery)  # nobody waits for it
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back()
@@ -258,6 +262,25 @@ class Worker:
                     await self._cancel(source, decision)
             self._gone = gone
 
+    def _is_done(self, delivery: Delivery) -> None:
+        self._done.append(delivery)
+        self._some_done.set()
+
+    async def _acknowledge(self) -> None:
+        """Acknowledge what is done, several at a time."""
+        try:
+            while True:
+                await self._some_done.wait()
+                await anyio.sleep(_ACK_AFTER_S)
+                await self._acknowledge_done()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._acknowledge_done()
+
+    async def _acknowledge_done(self) -> None:
+        done, self._done, self._some_done = self._done, [], anyio.Event()
+        await self._queue.gather(delivery.ack for delivery in done)
+
     async def _bury(self, request: DecisionRequest, deliveries: int) -> None:
         failed = _failed(request, _worn(request, deliveries))
         await self._queue.publish_answer(request.source, failed)
@@ -281,7 +304,7 @@ class Worker:
         except QueueUnavailable as error:
             log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
             return  # not acknowledged, so it is delivered again and then answered
-        await delivery.ack()
+        self._is_done(delivery)
 
     async def _publish(self, delivery: Delivery, reply: DecisionReply) -> None:
         """Publish an answer, again and again until its deadline if the broker is away."""
