@@ -105,7 +105,7 @@ class Pulls:
         """Give the next request, or None when there is none for a while.
 
         Args:
-            most: As many are asked for, if no more than half of them are due; 0 asks for none.
+            most: As many are asked for, unless half of them are due already; 0 asks for none.
 
         Raises:
             QueueUnavailable: The broker or the consumer is not there now; try again.
@@ -113,7 +113,7 @@ class Pulls:
         try:
             if self._gone or self._server != self._connection.server_id:
                 await self._open()
-            if self.due <= most // 2 < most:
+            if most and self.due < max(1, most // 2):
                 await self._ask(most - self.due)
             came = await self._next()
             if came is None:

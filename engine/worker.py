@@ -163,19 +163,20 @@ class Worker:
                 self._model.hash, partition, ack_wait_s=self._ack_wait_s
             )
         try:
-            while not self._ending and partition in self._claims.held:
-                most = self._room()
+            # what was asked for still comes to a worker that serves the partition no more
+            while not self._ending and (partition in self._claims.held or pulls.due):
+                most = self._room() if partition in self._claims.held else 0
                 if most or pulls.due:
                     await self._pull_one(answering, pulls, most)
                 else:
                     await self._finished.wait()
         finally:
+            self._served.discard(partition)
             # What came to a cancelled pull would be nobody's until the time to acknowledge
             # is over. A pull is short, and a drain can wait for it.
             with anyio.CancelScope(shield=True):
                 while pulls.due:
                     await self._pull_one(answering, pulls, 0)
-            self._served.discard(partition)
 
     def _room(self) -> int:
         """How many requests may come from one partition, while others get as many."""
