@@ -71,11 +71,11 @@ async def test_a_long_decision_is_not_delivered_again_while_it_is_worked_on(
     running: RunningBroker, queue: Queue, listener: Listener
 ) -> None:
     async def long(request: DecisionRequest) -> DecisionReply:
-        await anyio.sleep(1.5)
+        await anyio.sleep(2.5)
         return await backend.answer(request)
 
     backend, other = Scripted(long), Scripted()
-    async with working(running.url, backend, ack_wait_s=0.5):
+    async with working(running.url, backend, ack_wait_s=1.0):
         await queue.publish_request(MODEL.hash, request())
         await until(lambda: backend.asked)
         async with working(running.url, other):
