@@ -19,7 +19,8 @@ play: setup ## Set up, play matches through the whole system, replay them
 test: ## Set up, then lint, types, import rules and all tests
 	@$(PYTHON) tools/setup.py --dev
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+	@# compiled once, not by each of the commands that the tests start
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-long: ## The tests at their full counts
 	@$(PYTHON) tools/setup.py --dev

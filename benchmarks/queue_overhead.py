@@ -5,6 +5,7 @@ Compare the rows of one run only: disks and neighbours change their pace from mi
 
 from __future__ import annotations
 
+import random
 import statistics
 import tempfile
 import time
@@ -21,11 +22,13 @@ from benchmarks.probe import fdatasync_probe
 from engine.client import Engine
 from engine.contract import Ask, DecisionRequest, Field
 from engine.embedded import embedded
+from engine.errors import RequestTooLarge
 from engine.models import open_model
 
 RUN_S = 3.0
 WARM_UP = 200  # decisions
 STATES = (2_000, 60_000)  # characters; the larger one is a long rulebook with its log
+OVERSIZE = (20_000_000, 60_000_000)  # characters that compress to half of that
 LANES = (1, 64)  # decisions at once
 FIELD = Field(
     id="q",
@@ -108,14 +111,29 @@ async def measure(engine: Engine, characters: int, lanes: int, folder: Path) -> 
     )
 
 
-async def run(folder: Path) -> list[Figure]:
-    """Measure every size at every number of decisions at once."""
+async def refuse(engine: Engine) -> dict[int, float]:
+    """Give the milliseconds to the refusal of states of so many characters that do not fit."""
+    found: dict[int, float] = {}
+    for characters in OVERSIZE:
+        ask = Ask(state=random.Random(characters).randbytes(characters // 2).hex(), fields=(FIELD,))
+        request = msgspec.structs.replace(next(requests(1000)), ask=ask)
+        before = time.perf_counter()
+        try:
+            await engine.decide(request)
+        except RequestTooLarge:
+            found[characters] = (time.perf_counter() - before) * 1000
+    return found
+
+
+async def run(folder: Path) -> tuple[list[Figure], dict[int, float]]:
+    """Measure every size at every number of decisions at once, and what is too large."""
     async with embedded(open_model("mock"), home=folder, source="bench") as engine:
-        return [
+        figures = [
             await measure(engine, characters, lanes, folder)
             for characters in STATES
             for lanes in LANES
         ]
+        return figures, await refuse(engine)
 
 
 def main() -> None:
@@ -126,7 +144,8 @@ def main() -> None:
     for column in ("pulled after ms", "in worker ms", "disk probe ms"):
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        for figure in anyio.run(run, Path(name)):
+        figures, refused = anyio.run(run, Path(name))
+        for figure in figures:
             table.add_row(
                 f"{figure.characters / 1000:g} KB",
                 str(figure.lanes),
@@ -137,7 +156,10 @@ def main() -> None:
                 f"{figure.engine_p50_ms:.2f}",
                 f"{figure.probe_ms:.2f}",
             )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for characters, ms in refused.items():
+        console.print(f"a state of {characters / 1e6:g} MB is refused after {ms:.0f} ms")
 
 
 if __name__ == "__main__":

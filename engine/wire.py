@@ -18,6 +18,7 @@ COMPRESS_ABOVE: Final = 1024  # bytes
 DECODED_LIMIT: Final = 256 << 20  # bytes; what a compressed message may unpack to
 _ENCODING: Final = "Content-Encoding"
 _HEADROOM: Final = 1024  # bytes; headers count as payload
+_PIECE: Final = 1 << 20  # bytes
 
 T = TypeVar("T")
 
@@ -49,16 +50,27 @@ def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]
         raise RequestTooLarge(
             f"the message has {len(data)} bytes, the most is {DECODED_LIMIT}; shorten the state"
         )
-    headers: dict[str, str] = {}
-    if len(data) > COMPRESS_ABOVE:
-        data = _zstd.packer.compress(data)
-        headers[_ENCODING] = "zstd"
-    if len(data) > limit - _HEADROOM:
+    most = limit - _HEADROOM
+    large = len(data) > COMPRESS_ABOVE
+    packed = _compress(data, most) if large else data
+    if len(packed) > most:
         raise RequestTooLarge(
-            f"the message has {len(data)} bytes compressed, the broker takes {limit - _HEADROOM};"
-            " shorten the state or raise max_payload"
+            f"the message has {len(data)} bytes, even compressed more than the broker takes, {most}"
+            "; shorten the state or raise max_payload"
         )
-    return data, headers
+    return packed, {_ENCODING: "zstd"} if large else {}
+
+
+def _compress(data: bytes, most: int) -> bytes:
+    """Compress; what becomes larger than `most` bytes is not always compressed to its end."""
+    if len(data) <= most:
+        return _zstd.packer.compress(data)
+    packed, packer = b"", zstandard.ZstdCompressor(level=1).compressobj(size=len(data))
+    for start in range(0, len(data), _PIECE):
+        packed += packer.compress(memoryview(data)[start : start + _PIECE])
+        if len(packed) > most:
+            return packed
+    return packed + packer.flush()
 
 
 def unpack(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T:

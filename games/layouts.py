@@ -28,7 +28,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: As the parameter `layout` takes it.
         version: Rises when any of the texts changes; a match records it.
-        rules: With which the public text starts.
+        rules: With which the public text starts; an adapter that serves many games names what it
+            fills in, as in `{title}`.
         turns: The line that a turn adds to the public text, by the kind of turn.
         options: What an option says of itself, by the fact; a fact without a text is not told.
     """
@@ -73,17 +74,42 @@ def find_layout(game: str, name: str, layouts: Mapping[str, Layout]) -> Layout:
 
 
 def laid_out(id: str, names: Sequence[str]) -> str:
-    """Give a game's id with the layout of each seat, or the one that all seats have.
+    """Give a game's id with the layout of each seat, or the one that all seats have."""
+    name, bracket, rest = split_layouts(id)[0].partition("(")
+    value = names[0] if len(set(names)) == 1 else SEPARATOR.join(names)
+    others = f"{rest.removesuffix(')')}," if bracket else ""
+    return f"{name}({others}{PARAMETER}={value})"
+
+
+def split_layouts(id: str) -> tuple[str, tuple[str, ...]]:
+    """Take the layouts out of a game's id, which leaves the id of the game as it is by itself.
+
+    Args:
+        id: `go(board_size=9,layout=plain+bare)` gives `go(board_size=9)`, `plain` and `bare`. A
+            parameter of a parameter, `outer(game=inner(layout=bare))`, is left where it is.
 
     Raises:
-        BadGameParameters: It is a game of a library, which is told in one way.
+        BadGameParameters: It names layouts twice.
     """
-    if ":" in id:
-        raise BadGameParameters(f"{id} has one layout alone; name none")
-    name, _, rest = id.removesuffix(")").partition("(")
-    others = [part for part in rest.split(",") if part and not part.startswith(f"{PARAMETER}=")]
-    value = names[0] if len(set(names)) == 1 else SEPARATOR.join(names)
-    return f"{name}({','.join([*others, f'{PARAMETER}={value}'])})"
+    name, bracket, rest = id.partition("(")
+    if not bracket or not rest.endswith(")"):
+        return id, ()
+    parts, depth = [""], 0
+    for sign in rest[:-1]:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    start = f"{PARAMETER}="
+    found = [part.strip() for part in parts if part.strip().startswith(start)]
+    if not found:
+        return id, ()
+    if len(found) > 1:
+        raise BadGameParameters(f"{id}: {PARAMETER} comes twice; for two seats write a+b")
+    others = ",".join(part for part in parts if part.strip() != found[0])
+    names = found[0].removeprefix(start).split(SEPARATOR)
+    return f"{name}({others})" if others else name, tuple(names)
 
 
 class MixedState:
@@ -104,9 +130,15 @@ class MixedState:
         """The seat to act, `CHANCE`, or None at the end."""
         return self._any.actor
 
+    @property
+    def acting(self) -> State:
+        """The state in the layout of the seat to act, or in any where no seat is."""
+        actor = self._any.actor
+        return self._any if actor is None or actor == CHANCE else self._states[self._by_seat[actor]]
+
     def options(self) -> tuple[Option, ...]:
         """Give the options as the seat to act is told of them."""
-        return self._acting.options()
+        return self.acting.options()
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Give what chance may do."""
@@ -122,7 +154,7 @@ class MixedState:
 
     def questions(self) -> tuple[Question, ...]:
         """Ask as the layout of the seat to act does."""
-        return self._acting.questions()
+        return self.acting.questions()
 
     def returns(self) -> tuple[float, ...]:
         """Give the payoffs."""
@@ -150,18 +182,17 @@ class MixedState:
     def _any(self) -> State:
         return self._states[self._by_seat[0]]
 
-    @property
-    def _acting(self) -> State:
-        actor = self._any.actor
-        return self._any if actor is None or actor == CHANCE else self._states[self._by_seat[actor]]
-
     def _moved(self, move: Callable[[State], State]) -> MixedState:
         moved = {name: move(state) for name, state in self._states.items()}
         return MixedState(moved, self._by_seat)
 
 
 class Mixed:
-    """A game with a layout for each seat; its layout's version is the sum of all seats'."""
+    """A game with a layout for each seat; its layout's version is the sum of all seats'.
+
+    Attributes:
+        names: Of the layouts that any seat has.
+    """
 
     def __init__(self, games: Mapping[str, Game], by_seat: tuple[str, ...]) -> None:
         """Take the game in each layout, and the layout of each seat.
@@ -176,6 +207,7 @@ class Mixed:
                 f"{facts.id} has {facts.min_seats} to {facts.max_seats} seats, not {seats} as"
                 f" {PARAMETER}={SEPARATOR.join(by_seat)} has; name one layout, or one for each seat"
             )
+        self.names = tuple(games)
         self._games = games
         self._by_seat = by_seat
         self.facts: GameFacts = msgspec.structs.replace(

@@ -19,6 +19,7 @@ import msgspec
 
 from games.base import State, View
 from games.laws import Place, Shown, contrast
+from games.worlds import require_blind
 
 LAW = "leak"
 SWAPS = 48
@@ -121,6 +122,23 @@ def require_secret_kept(steps: Sequence[Step], swap: Swap, place: Place) -> None
                 f" {swap.other!r}, which was hidden from it: the private text {part}",
             )
         blind -= sees
+
+
+def require_blind_draws(steps: Sequence[Step], swap: Swap, place: Place) -> None:
+    """Raise ConformanceError where a state drawn for a search tells what its seat cannot see.
+
+    It is looked at where a seat that cannot tell the two matches apart is first to act.
+    """
+    state = swap.state
+    for turn in range(swap.turn + 1, len(steps) - 1):
+        step = steps[turn]
+        actor = step.shown.actor
+        if state.actor != actor or step.action not in _labels(state):
+            return
+        if actor is not None and actor >= 0 and state.view(actor) == step.shown.views[actor]:
+            require_blind(step.state, state, _at(place, turn - 1, steps[turn - 1].action or ""))
+            return
+        state = state.apply(step.action)
 
 
 def _swap(steps: Sequence[Step], turn: int, other: str) -> Swap:

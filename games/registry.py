@@ -11,12 +11,13 @@ import difflib
 import importlib
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 from inspect import signature
 
 from games.base import Game
 from games.errors import BadGameParameters, UnknownGame, UnsupportedGame
-from games.layouts import PARAMETER, SEPARATOR, Mixed
+from games.layouts import Mixed, split_layouts
 
 BUILT_IN = {
     "tictactoe": "games.tictactoe:load",
@@ -46,24 +47,12 @@ def load_game(id: str) -> Game:
         BadGameParameters: It does not take these parameters.
         UnsupportedGame: The library is missing, or its game does not fit the protocol.
     """
-    found = _ID.fullmatch(id)
-    library, colon, rest = id.partition(":")
-    if colon and id.isprintable():
-        if library not in LIBRARIES:
-            known = ", ".join(f"{name}:NAME" for name in LIBRARIES)
-            raise UnknownGame(f"no library {library!r} for game {id!r}; there is {known}")
-        return _object(LIBRARIES[library])(rest)
-    if found is None:
-        raise BadGameParameters(f"{id!r} is not a game's id; write NAME or NAME(key=value,...)")
-    parameters = _parameters(id, found["parameters"] or "")
-    names = parameters.get(PARAMETER, "").split(SEPARATOR)
-    if len(names) == 1:
-        return _made(id, found["name"], parameters)
-    games = {
-        name: _made(id, found["name"], {**parameters, PARAMETER: name})
-        for name in dict.fromkeys(names)
-    }
-    return Mixed(games, tuple(names)) if len(games) > 1 else games[names[0]]
+    text, names = split_layouts(id)
+    load = partial(_in_library if ":" in text and id.isprintable() else _by_name, id, text)
+    if not names:
+        return load()
+    games = {name: load(layout=name) for name in dict.fromkeys(names)}
+    return Mixed(games, names) if len(games) > 1 else games[names[0]]
 
 
 def load_recorded(id: str) -> Game:
@@ -80,7 +69,19 @@ def game_names() -> list[str]:
     return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
 
 
-def _made(id: str, name: str, parameters: dict[str, str]) -> Game:
+def _in_library(id: str, text: str, **layout: str) -> Game:
+    library, _, rest = text.partition(":")
+    if library not in LIBRARIES:
+        known = ", ".join(f"{name}:NAME" for name in LIBRARIES)
+        raise UnknownGame(f"no library {library!r} for game {id!r}; there is {known}")
+    return _object(LIBRARIES[library])(rest, **layout)
+
+
+def _by_name(id: str, text: str, **layout: str) -> Game:
+    found = _ID.fullmatch(text)
+    if found is None:
+        raise BadGameParameters(f"{id!r} is not a game's id; write NAME or NAME(key=value,...)")
+    name, parameters = found["name"], _parameters(id, found["parameters"] or "") | layout
     factory = _factory(name)
     takes = signature(factory)
     try:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import msgspec
 
 from games.base import Game, State
-from games.errors import ConformanceError, GamesError, IllegalAction
+from games.errors import BadGameParameters, ConformanceError, GamesError, IllegalAction
 from games.knowledge import Knowledge, Knows
 from games.laws import (
     Place,
@@ -32,8 +32,17 @@ from games.laws import (
     require_sound,
     show,
 )
-from games.leaks import Step, conceals, keeps_log, require_secret_kept, swaps_of
+from games.layouts import Mixed, laid_out
+from games.leaks import (
+    Step,
+    conceals,
+    keeps_log,
+    require_blind_draws,
+    require_secret_kept,
+    swaps_of,
+)
 from games.registry import load_game
+from games.worlds import draw_world, require_worlds
 
 FOREIGN = ("", "no such action", "\ud800")
 """Labels that no game may accept."""
@@ -87,7 +96,11 @@ def check(
 
     Raises:
         ConformanceError: A law is broken; names the law, the seed, the turn and the difference.
+        BadGameParameters: Its seats are told it in different layouts.
     """
+    if isinstance(game, Mixed):
+        each = " and ".join(laid_out(game.facts.id, [name]) for name in game.names)
+        raise BadGameParameters(f"{game.facts.id} tells seats different texts; check {each}")
     require_sound(game.facts)
     checker = _Checker(game, most_turns=most_turns, knows=knows)
     counts = (game.facts.max_seats, game.facts.min_seats) if seats is None else (seats,)
@@ -127,7 +140,7 @@ class _Checker:
         with _no_crash(place):
             self._refuse_other_seats(place)
             self._replay(steps, seats, place)
-            if self._facts.hidden and seats > 1:
+            if self._facts.hidden:
                 self._look_for_leaks(steps, place)
 
     def play_all(self, seats: int, limit: int) -> int | None:
@@ -197,6 +210,8 @@ class _Checker:
             require_lawful(shown, self._facts, place)
             require_same("repeatable", shown, show(state, len(shown.views)), place)
             require_rebase(state, shown, self._facts, place)
+            if self._facts.hidden:
+                require_worlds(state, place)
             self._knowledge.note(state, shown, place)
             self._most_options = max(self._most_options, len(shown.options))
             for action in (*FOREIGN, *former):
@@ -224,9 +239,13 @@ class _Checker:
                 place = place.next(step.action)
 
     def _look_for_leaks(self, steps: list[Step], place: Place) -> None:
-        follow = self._knows is None and keeps_log(steps)
+        several = len(steps[0].shown.views) > 1
+        follow = several and self._knows is None and keeps_log(steps)
+        draws = any(draw_world(step.state) is not None for step in steps)
         for swap in swaps_of(steps, lambda what, count: _pick(place.seed, what, count)):
             self._knowledge.concealed |= bool(swap.blind)
+            if draws:
+                require_blind_draws(steps, swap, place)
             if follow:
                 require_secret_kept(steps, swap, place)
                 self._followed += 1

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from games.adapters.chess_record import result_of, write_game
 from games.adapters.poker_write import write_hand
 from games.base import CHANCE, State
+from games.layouts import split_layouts
 from games.registry import load_game
 from runtime.errors import BadInput
 from runtime.imports import CHESS, POKER, RECORDED
@@ -97,7 +98,8 @@ def _text(format: Format, recorded: Sequence[Recorded]) -> str:
 
 
 def _states(recorded: Sequence[Recorded], started: MatchStarted) -> Iterator[State]:
-    state = load_game(started.game).start(seats=len(started.seats), seed=started.seed)
+    told_alike = split_layouts(started.game)[0]  # layouts change no action
+    state = load_game(told_alike).start(seats=len(started.seats), seed=started.seed)
     yield state
     for each in recorded:
         match each.event:

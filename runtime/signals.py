@@ -75,7 +75,9 @@ class SignalReport(msgspec.Struct, frozen=True, kw_only=True):
 class Signals:
     """The signs of all matches of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, say: bool = True) -> None:
+        """Count from zero; `say` whether each is a log line too."""
+        self._say = say
         self.totals: Counter[Kind] = Counter()
         self._agents: dict[str, Counter[str]] = {}
         self._seats: dict[tuple[str, int], tuple[str, Counter[str]]] = {}
@@ -112,6 +114,8 @@ class Signals:
             self._seats.setdefault((match, seat), (agent, Counter()))[1][kind] += 1
         elif first:
             self._left_out += 1
+        if not self._say:
+            return
         times = sums[kind]
         rare = times & (times - 1) == 0  # a power of two
         extra = {"match": match, "seat": seat, "agent": agent, "times": times, **told}

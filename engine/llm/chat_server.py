@@ -7,9 +7,10 @@ behind it keeps whatever comes on the base weights.
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -95,16 +96,29 @@ async def _refuse(send: Any, status: int) -> None:
 
 async def _vllm_application(engine: GuardedLLM, model: str) -> _Application:
     """Build vLLM's application around an engine that runs already."""
-    from vllm.entrypoints.openai.api_server import build_app, init_app_state
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    with _log_levels_kept():
+        from vllm.entrypoints.openai.api_server import build_app, init_app_state
+        from vllm.entrypoints.openai.cli_args import make_arg_parser
+        from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = make_arg_parser(FlexibleArgumentParser())
-    arguments = parser.parse_args(
-        ["--model", model, "--served-model-name", model, "--enable-prompt-tokens-details"]
-    )
-    assert arguments is not None
-    tasks = await engine.get_supported_tasks()
-    application = build_app(arguments, tasks, engine.model_config)
-    await init_app_state(engine, application.state, arguments, tasks)
+        parser = make_arg_parser(FlexibleArgumentParser())
+        arguments = parser.parse_args(
+            ["--model", model, "--served-model-name", model, "--enable-prompt-tokens-details"]
+        )
+        assert arguments is not None
+        tasks = await engine.get_supported_tasks()
+        application = build_app(arguments, tasks, engine.model_config)
+        await init_app_state(engine, application.state, arguments, tasks)
     return application
+
+
+@contextmanager
+def _log_levels_kept() -> Iterator[None]:
+    """Let the worker's warnings be written: a library of vLLM's server turns them off on import."""
+    root = logging.getLogger()
+    levels = [(each, each.level) for each in (root, *root.handlers)]
+    try:
+        yield
+    finally:
+        for each, level in levels:
+            each.setLevel(level)

@@ -87,6 +87,7 @@ class DecisionScheduler(Base):
         )
         self._aside: list[Request] = []
         self._ahead: dict[str, int] = {}
+        self._kept = 0
         self._primed: dict[str, Request] = {}
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             watch(manager, self._stops)
@@ -184,7 +185,7 @@ class DecisionScheduler(Base):
             known = request.num_tokens_with_spec + request.num_output_placeholders
             wanted[side] += max(0, known - request.num_computed_tokens)
         self._shares.divide(wanted)
-        self._ahead = self._choose_ahead(self._shares.left("decision") // 2)
+        self._ahead = self._choose_ahead(self._shares.left("decision"))
         self.running.sort(key=lambda request: self._place(request, _RUNNING))
         order = _TURNS[self.current_step % 2]
         self._order(sorted(self.waiting, key=lambda request: self._place(request, order)))
@@ -209,35 +210,49 @@ class DecisionScheduler(Base):
             default=_NEVER,
         )
 
-    def _choose_ahead(self, room: int) -> dict[str, int]:
+    def _choose_ahead(self, share: int) -> dict[str, int]:
         """Find the decisions that were left out of a step and are to be in this one.
 
-        That is one of each state, as long as all that they have to read finds room: so a lone
-        question waits for one step at most, be it a flood or a long state that came before it.
+        Half of a step is for those that are read to their end in it, one of each state. To one
+        that needs more, and is alone with that, goes also what was left of the half before. So a
+        lone question waits for one step at most, be it a flood or a long state that came before
+        it. What needs more than a step has the rest of the half if it is the most urgent such.
 
         Returns:
             The tokens that are kept for each, by name.
         """
         ahead: dict[str, int] = {}
+        large: list[tuple[str, int]] = []
+        longest: tuple[str, Course] | None = None
         states: set[bytes | str] = set()
-        most = room
+        room = half = share // 2
         for request in sorted(chain(self.running, self.waiting), key=self._due):
-            course = self._courses.get(request.request_id)
-            if course is None or not course.plan.fields:
+            course, name = self._courses.get(request.request_id), request.request_id
+            if course is None or self._due(request) == _NEVER:
                 continue
             rest = request.num_tokens - request.num_computed_tokens
-            state = course.state or request.request_id
+            state = course.state or name
             if rest <= 0 or state in states:
                 continue
             states.add(state)
-            if course.left_out:
-                reused = course.reused
-                if request.status != RequestStatus.RUNNING:
-                    reused = self._look_up(request, course.plan.limit + 1)[1]
-                    rest -= reused
-                if rest <= room and request.num_tokens - reused <= most:
-                    room -= rest
-                    ahead[request.request_id] = rest
+            reused = course.reused
+            if request.status != RequestStatus.RUNNING:
+                reused = self._look_up(request, course.plan.limit + 1)[1]
+                rest -= reused
+            whole = request.num_tokens - reused
+            if whole > share:
+                longest = longest or (name, course)
+            elif course.left_out and whole > half:
+                large.append((name, rest))
+            elif course.left_out and rest <= room:
+                room -= rest
+                ahead[name] = rest
+        if len(large) == 1 and large[0][1] <= room + half - min(self._kept, half):
+            ahead |= large
+            room = 0
+        self._kept = sum(ahead.values())
+        if longest is not None and longest[1].left_out and room:
+            ahead[longest[0]] = room
         return ahead
 
     def _side(self, request: Request) -> Side:
@@ -254,9 +269,10 @@ class DecisionScheduler(Base):
             if chats >= self._shares.chat_seats:
                 return 0
         left = self._shares.left(side)
-        if side == "chat" or request.request_id in self._ahead:
+        if side == "chat":
             return left
-        return max(0, left - sum(self._ahead.values()))
+        kept = sum(self._ahead.values()) - self._ahead.get(request.request_id, 0)
+        return max(0, left - kept)
 
     def _select_waiting_queue_for_scheduling(self) -> RequestQueue | None:
         """Give the queue whose first request is next; sides that have had their share step aside.

@@ -7,6 +7,7 @@ is a parameter, because a question has to name its options.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from games.adapters.holdem_text import (
@@ -25,6 +26,7 @@ from games.adapters.poker_table import (
     deal,
     next_to_be_dealt,
     raises,
+    redealt,
     set_up,
     undealt,
 )
@@ -110,6 +112,14 @@ class HoldemState:
     def view(self, seat: int) -> View:
         """Rules and what was done for all, then the own cards, the board, pots and stacks."""
         return View(self._public, private_text(self._table, seat))
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> HoldemState | None:
+        """Deal other cards to the other players, those excepted that lie open."""
+        if self.actor is None:
+            return self  # what the cards were has been decided
+        table, became = redealt(self._table, seat, draw)
+        trail = ";".join(became.get(action, action) for action in self._trail.split(";"))
+        return HoldemState(self._game, table, public=self._public, trail=trail)
 
     def questions(self) -> tuple[Question, ...]:
         """Ask for the action; how much the hand is worth putting in; whether the bettor bluffs."""

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from games.adapters.chess_text import SIDES, picture
 from games.adapters.openspiel_load import find_game, in_turns
+from games.adapters.openspiel_text import PLAIN, layouts_of, option
 from games.base import CHANCE, MAX_OPTIONS, GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction
+from games.layouts import find_layout, laid_out
 from games.questions import Option, Question, choice
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ _MOST_OPTIONS = {"chess": 218}
 # the bids so far, the legal actions are told too.
 _TELLS_LESS = frozenset({"dou_dizhu", "gin_rummy"})
 
+# Where what OpenSpiel draws for a search depends on nothing that the seat cannot see. Most games
+# draw nothing; blackjack leaves the dealer's card as it is, hearts and gin_rummy cards of others.
+_RESAMPLES = frozenset({"kuhn_poker", "leduc_poker", "universal_poker"})
+
 _CELL = re.compile(r"(?:\w )?(?P<column>[a-z])(?P<row>\d+)")
 _PLACE = re.compile(r"\w?\(?(?P<row>\d+),(?P<column>\d+)\)?")
 
@@ -43,7 +49,7 @@ _PLACE = re.compile(r"\w?\(?(?P<row>\d+),(?P<column>\d+)\)?")
 class OpenSpielState:
     """A position with the turns that led to it."""
 
-    __slots__ = ("_game", "_labels", "_public", "_state", "_trail")
+    __slots__ = ("_game", "_labels", "_options", "_public", "_state", "_trail")
 
     def __init__(
         self, game: OpenSpielGame, state: pyspiel.State, *, public: str, trail: str = ""
@@ -53,6 +59,7 @@ class OpenSpielState:
         self._public = public
         self._trail = trail
         self._labels: dict[str, int] | None = None
+        self._options: tuple[Option, ...] | None = None
 
     @property
     def actor(self) -> int | None:
@@ -68,9 +75,13 @@ class OpenSpielState:
         """Give the legal actions in OpenSpiel's order, named as OpenSpiel names them."""
         if self.actor is None or self.actor == CHANCE:
             return ()
-        if self._game.facts.factors:
-            return tuple(Option(label, parts=parts(label)) for label in self._legal())
-        return tuple(map(Option, self._legal()))
+        if self._options is None:
+            layout = self._game.layout
+            options = (option(layout, self._state, *each) for each in self._legal().items())
+            if self._game.facts.factors:
+                options = (Option(one.id, one.description, parts(one.id)) for one in options)
+            self._options = tuple(options)
+        return self._options
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Give what chance may do, weighted by its probability."""
@@ -95,14 +106,10 @@ class OpenSpielState:
 
     def resample(self, seat: int, draw: Callable[[int], float]) -> OpenSpielState | None:
         """Let OpenSpiel draw anew what a seat cannot see, in the games for which it can."""
-        numbers = count()
         if not self._game.resamples:
             return None
-        try:
-            state = self._state.resample_from_infostate(seat, lambda: draw(next(numbers)))
-        except Exception:  # most games cannot and say so, on standard error too: once is enough
-            self._game.resamples = False
-            return None
+        numbers = count()
+        state = self._state.resample_from_infostate(seat, lambda: draw(next(numbers)))
         trail = "".join(f"{number}," for number in state.history())
         sample = OpenSpielState(self._game, state, public=self._public, trail=trail)
         same = sample.view(seat) == self.view(seat) and sample.options() == self.options()
@@ -140,7 +147,7 @@ class OpenSpielState:
 
     def encode(self) -> bytes:
         """Give the game, the numbers of all actions and outcomes so far, and who is to act."""
-        return f"{self._game.facts.id} {self._trail} {self.actor}".encode()
+        return f"{self._game.id} {self._trail} {self.actor}".encode()
 
     def rebase(self) -> OpenSpielState:
         """OpenSpiel tells no summary of a match."""
@@ -155,25 +162,45 @@ class OpenSpielState:
 
 
 class OpenSpielGame:
-    """The rules of one OpenSpiel game."""
+    """The rules of one OpenSpiel game.
 
-    def __init__(self, game: pyspiel.Game, *, id: str, start: str | None = None) -> None:
-        """Take a game that `load` has accepted, and the position in which its matches start."""
+    Attributes:
+        id: The game's, whatever the layout.
+        layout: The one that it is told in.
+        layouts: All that there are, by name.
+    """
+
+    def __init__(
+        self, game: pyspiel.Game, *, id: str, start: str | None = None, layout: str = PLAIN.name
+    ) -> None:
+        """Take a game that `load` has accepted, and the position in which its matches start.
+
+        Raises:
+            BadGameParameters: It has no such layout.
+        """
         import pyspiel
 
+        self.id = id
         self._name = str(game)
         self._game = in_turns(game)
         self._simultaneous = self._game is not game
         kind = self._game.get_type()
         self._start = start
         self._chess = kind.short_name == "chess"
-        self.resamples = True
+        self.resamples = kind.short_name in _RESAMPLES
         self.tells_less = kind.short_name in _TELLS_LESS
         self._perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
         self._recalls = kind.provides_information_state_string and not self._perfect
         self._observes = kind.provides_observation_string
         self._announced = None if self._perfect else _public_observation(self._game)
-        self.facts = _facts(self._game, id=id, hidden=not self._perfect)
+        self.layouts = layouts_of(perfect=self._perfect)
+        self.layout = find_layout(id, layout, self.layouts)
+        self.facts = _facts(
+            self._game,
+            id=id if layout == PLAIN.name else laid_out(id, [layout]),
+            hidden=not self._perfect,
+            layout_version=self.layout.version,
+        )
 
     def start(self, *, seats: int, seed: int) -> OpenSpielState:
         """Give the first state; nothing depends on the seed.
@@ -190,12 +217,12 @@ class OpenSpielGame:
     def told(self, actor: int | None, label: str, after: pyspiel.State) -> str:
         """Give the line that the public text gains by a turn."""
         if self._perfect:
-            return f"{self.called(actor).capitalize()}: {label}\n"
+            return self.layout.turn("act", who=self.called(actor).capitalize(), action=label)
         if self._announced is None:
             return ""
         public = self._announced.string_from(after, 0)
         # One of several lines pictures the table, and each seat's own string has it too.
-        return "" if "\n" in public else f"{public}\n"
+        return "" if "\n" in public else self.layout.turn("announce", public=public)
 
     def seen(self, state: pyspiel.State, seat: int) -> str:
         """Give OpenSpiel's text of what a seat knows."""
@@ -221,25 +248,27 @@ class OpenSpielGame:
             )
         if self._start is not None:
             shared = f"The match starts from {self._start}.\n"
-        payoffs = f"A player's payoff is from {facts.min_return:g} to {facts.max_return:g}"
-        return (
-            f"{facts.title.upper()}\n"
-            f"Rules, notation and the numbers of players are those of OpenSpiel's {self._name}.\n"
-            f"Players: {facts.min_seats}. {payoffs}{'; all sum to 0' if facts.zero_sum else ''}.\n"
-            f"{shared}"
-            "\nPLAY\n"
+        return self.layout.rules.format(
+            title=facts.title.upper(),
+            name=self._name,
+            seats=facts.min_seats,
+            low=facts.min_return,
+            high=facts.max_return,
+            sum="; all sum to 0" if facts.zero_sum else "",
+            shared=shared,
         )
 
 
-def load(text: str) -> OpenSpielGame:
+def load(text: str, layout: str = PLAIN.name) -> OpenSpielGame:
     """Give an OpenSpiel game.
 
     Args:
         text: As OpenSpiel writes it: `connect_four`, `go(board_size=9)`.
+        layout: The name of the layout that it is told in.
 
     Raises:
         UnknownGame: OpenSpiel has no such game.
-        BadGameParameters: The game does not take these parameters.
+        BadGameParameters: The game does not take these parameters, or has no such layout.
         UnsupportedGame: OpenSpiel is not installed, or the game does not fit the protocol.
     """
     game, start = find_game(text)
@@ -248,7 +277,9 @@ def load(text: str) -> OpenSpielGame:
     listed = ",".join(filter(None, (rest, *parameters)))
     id = f"openspiel:{name}({listed})" if listed else f"openspiel:{name}"
     try:
-        return OpenSpielGame(game, id=id, start=start)
+        return OpenSpielGame(game, id=id, start=start, layout=layout)
+    except BadGameParameters:
+        raise
     except Exception as error:  # the facts of a game may depend on impossible parameters
         raise BadGameParameters(f"{id} cannot start: {' '.join(str(error).split())}") from error
 
@@ -259,7 +290,7 @@ def parts(label: str) -> tuple[str, str]:
     return (f"row {found['row']}", f"column {found['column']}") if found else (label, label)
 
 
-def _facts(game: pyspiel.Game, *, id: str, hidden: bool) -> GameFacts:
+def _facts(game: pyspiel.Game, *, id: str, hidden: bool, layout_version: int) -> GameFacts:
     import pyspiel
 
     kind = game.get_type()
@@ -273,7 +304,7 @@ def _facts(game: pyspiel.Game, *, id: str, hidden: bool) -> GameFacts:
         id=id,
         title=kind.long_name,
         rules_version=1,
-        layout_version=2 if kind.short_name in {"chess", *_TELLS_LESS} else 1,
+        layout_version=layout_version + (kind.short_name in {"chess", *_TELLS_LESS}),
         min_seats=game.num_players(),
         max_seats=game.num_players(),
         max_options=most,

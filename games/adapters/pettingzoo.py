@@ -23,12 +23,23 @@ import msgspec
 from games.adapters.observations import text_of
 from games.base import GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction, UnknownGame, UnsupportedGame
+from games.layouts import Layout, find_layout, laid_out
 from games.questions import Option, Question, choice
 
 MAX_SEATS = 10
 SEED_BELOW = 2**31  # some environments hand their seed to generators that take no more
 OPEN = frozenset({"classic/tictactoe-v3", "classic/connect_four-v3", "classic/go-v5"})
 """Environments in which every agent sees everything, so that actions are public."""
+
+PLAIN = Layout(
+    name="plain",
+    version=1,
+    rules="{title}\n{rules}\nPLAY\n",
+    turns={"act": "{agent}: {action}\n"},
+    options={},
+)
+BARE = msgspec.structs.replace(PLAIN, name="bare", rules="{title}\n\nPLAY\n", turns={"act": ""})
+"""Tells no rules and no actions so far, only what an agent observes."""
 
 Render = Callable[[Any, str], str]
 """Gives the text of what an agent sees of an environment."""
@@ -90,13 +101,12 @@ class PettingZooState:
         env = self._live.pop() if self._live else self._game.again(self._seed, self._trail)
         agent = self._game.agents[self._seen.actor]
         seen = self._game.step(env, number, self._seen)
-        line = "" if self._game.facts.hidden else f"{agent}: {action}\n"
         return PettingZooState(
             self._game,
             env,
             seen,
             seed=self._seed,
-            public=self._public + line,
+            public=self._public + self._game.told(agent, action),
             trail=(*self._trail, number),
         )
 
@@ -118,7 +128,7 @@ class PettingZooState:
 
     def encode(self) -> bytes:
         """Give the game, the seed, all actions so far, and who is to act."""
-        return f"{self._game.facts.id} {self._seed} {self._trail} {self.actor}".encode()
+        return f"{self._game.id} {self._seed} {self._trail} {self.actor}".encode()
 
     def rebase(self) -> PettingZooState:
         """An environment tells no summary of a match."""
@@ -144,8 +154,13 @@ class PettingZooGame:
         hidden: Whether agents see different things. Only where they do not, actions are public.
         returns: Bounds of what one seat can get.
         zero_sum: Whether all that seats get sums to zero.
+        layout: The name of the layout that it is told in.
+
+    Attributes:
+        layouts: All that there are, by name; `bare` only where it tells less than `plain`.
 
     Raises:
+        BadGameParameters: It has no such layout.
         UnsupportedGame: The environment has actions without numbers, no fixed list of agents, or
             an observation that is too large to be written without `render`.
     """
@@ -162,7 +177,12 @@ class PettingZooGame:
         hidden: bool = True,
         returns: tuple[float, float] = (-math.inf, math.inf),
         zero_sum: bool = False,
+        layout: str = PLAIN.name,
     ) -> None:
+        layouts = (PLAIN,) if hidden and not rules else (PLAIN, BARE)
+        self.id = id
+        self.layouts = {each.name: each for each in layouts}
+        self.layout = find_layout(id, layout, self.layouts)
         self._make = make
         self._render = render
         self.label: Label = label or (lambda agent, number: f"action {number}")
@@ -175,13 +195,14 @@ class PettingZooGame:
                 " agents that are known from the start, and numbered actions"
             )
         name = title or str(env.metadata.get("name", id))
-        self._rules = f"{name.upper()}\n{rules.strip()}\n" if rules else f"{name.upper()}\n"
+        above = f"{rules.strip()}\n" if rules else ""
+        self._header = self.layout.rules.format(title=name.upper(), rules=above)
         seats = len(sizes)
         self.facts = GameFacts(
-            id=id,
+            id=id if layout == PLAIN.name else laid_out(id, [layout]),
             title=name,
             rules_version=1,
-            layout_version=1,
+            layout_version=self.layout.version,
             min_seats=seats,
             max_seats=seats,
             max_options=max(int(size) for size in sizes if size is not None),
@@ -205,7 +226,11 @@ class PettingZooGame:
                 f"{self.facts.id} has {self.facts.min_seats} seats, not {seats}"
             )
         env, seen = self._reset(seed)
-        return PettingZooState(self, env, seen, seed=seed, public=f"{self._rules}\nPLAY\n")
+        return PettingZooState(self, env, seen, seed=seed, public=self._header)
+
+    def told(self, agent: str, action: str) -> str:
+        """Give the line that the public text gains by a turn."""
+        return "" if self.facts.hidden else self.layout.turn("act", agent=agent, action=action)
 
     def again(self, seed: int, trail: Sequence[int]) -> Any:
         """Give an environment in which these actions were taken."""
@@ -267,15 +292,16 @@ class PettingZooGame:
         return bool(env.terminations[agent] or env.truncations[agent])
 
 
-def load(text: str) -> PettingZooGame:
+def load(text: str, layout: str = PLAIN.name) -> PettingZooGame:
     """Give an environment of PettingZoo's registry.
 
     Args:
         text: As the registry names it, with parameters: `classic/go-v5(board_size=9)`.
+        layout: The name of the layout that it is told in.
 
     Raises:
         UnknownGame: The registry has no such environment.
-        BadGameParameters: It does not take these parameters.
+        BadGameParameters: It does not take these parameters, or has no such layout.
         UnsupportedGame: PettingZoo, or what the environment needs, is not installed.
     """
     try:
@@ -301,7 +327,7 @@ def load(text: str) -> PettingZooGame:
         raise BadGameParameters(f"{id}: {error}") from error
     except Exception as error:  # each environment has its own way to say that something is missing
         raise UnsupportedGame(f"{id}: {' '.join(str(error).split())}") from error
-    return PettingZooGame(make=make, id=id, hidden=name not in OPEN)
+    return PettingZooGame(make=make, id=id, hidden=name not in OPEN, layout=layout)
 
 
 def _split(id: str, text: str) -> tuple[str, dict[str, Any]]:

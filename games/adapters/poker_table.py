@@ -7,7 +7,9 @@ by name, so its deck is filled only after it was set up, and nothing is burned.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
@@ -124,7 +126,7 @@ def next_to_be_dealt(state: State) -> int | None:
 
 def undealt(state: State) -> list[str]:
     """Give the cards that are still in the deck, in the order of `DECK`."""
-    gone = {f"{card.rank.value}{card.suit.value}" for card in _dealt(state)}
+    gone = set(map(name_of, _dealt(state)))
     return [card for card in DECK if card not in gone]
 
 
@@ -136,6 +138,44 @@ def deal(state: State, card: str) -> State:
     else:
         new.deal_hole(card)
     return new
+
+
+def redealt(state: State, seat: int, draw: Callable[[int], float]) -> tuple[State, dict[str, str]]:
+    """Give the table with other cards where a seat sees none, and what became of each of them.
+
+    Which cards they become follows from what the seat sees and from the numbers drawn alone.
+
+    Args:
+        state: A table at which the hand goes on.
+        seat: Whose own cards stay; the board, and what was shown, stay too.
+        draw: Gives a number in [0, 1) for each whole number from 0.
+    """
+    from pokerkit import HoleCardsShowingOrMucking, HoleDealing
+
+    shown = {
+        name_of(card)
+        for done in state.operations
+        if isinstance(done, HoleCardsShowingOrMucking)
+        for card in done.hole_cards
+    }
+    hidden = [
+        name
+        for done in state.operations
+        if isinstance(done, HoleDealing) and done.player_index != seat
+        for name in map(name_of, done.cards)
+        if name not in shown
+    ]
+    covered = {*undealt(state), *hidden}
+    unseen = [card for card in DECK if card in covered]
+    became = {
+        name: unseen.pop(int(draw(number) * len(unseen))) for number, name in enumerate(hidden)
+    }
+    return _replaced(state, became, unseen), became
+
+
+def name_of(card: Card) -> str:
+    """Give a card's name, as in `DECK`."""
+    return f"{card.rank.value}{card.suit.value}"
 
 
 def raises(state: State) -> range:
@@ -159,6 +199,33 @@ def act(state: State, kind: str, amount: int) -> State:
 
 def _dealt(state: State) -> Iterator[Card]:
     yield from chain(*state.hole_cards, *state.board_cards, state.mucked_cards)
+
+
+def _replaced(state: State, became: dict[str, str], deck: list[str]) -> State:
+    """Give the table with other cards, wherever pokerkit keeps them."""
+    from pokerkit import HoleDealing
+
+    def renamed(cards: Iterable[Card]) -> list[Card]:
+        return [_card(became.get(name, name)) for name in map(name_of, cards)]
+
+    new = copy_of(state)
+    new.hole_cards[:] = map(renamed, state.hole_cards)
+    new.mucked_cards[:] = renamed(state.mucked_cards)
+    new.deck_cards.clear()
+    new.deck_cards.extend(map(_card, deck))
+    new.operations[:] = [
+        replace(done, cards=tuple(renamed(done.cards))) if isinstance(done, HoleDealing) else done
+        for done in state.operations
+    ]
+    return new
+
+
+@cache
+def _card(name: str) -> Card:
+    from pokerkit import Card
+
+    [card] = Card.parse(name)
+    return card
 
 
 def _each(values: tuple[int, ...], seats: int) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from textwrap import indent
 
 from games.expedition import narration
 from games.expedition import rules as law
+from games.expedition.layouts import PLAIN
 from games.expedition.phrases import listed, mean_energy, signed, table
 from games.expedition.rules import Situation
 from games.expedition.schema import Rules
@@ -130,7 +131,7 @@ def _journal(rules: Rules) -> str:
             break
         action = turn if isinstance(turn, str) else law.actions(world, situation)[turn]
         after = law.advance(world, situation, action)
-        lines.append(narration.turn(world, situation, action, after))
+        lines.append(narration.turn(PLAIN, world, situation, action, after))
         situation = after
     where = world.name(situation.cell)
     return f"""### The journal of five days

@@ -10,10 +10,12 @@ from games.base import CHANCE, GameFacts, Outcome, View
 from games.errors import BadGameParameters, IllegalAction
 from games.expedition import narration, rules
 from games.expedition.handbook import handbook
+from games.expedition.layouts import LAYOUTS, PLAIN
 from games.expedition.rulebook import rulebook
 from games.expedition.rules import Situation
 from games.expedition.tables import RULES
 from games.expedition.world import Size, World, draw_world
+from games.layouts import PARAMETER
 from games.questions import Option, Question, choice, noul
 
 SIZES: Final = {
@@ -22,7 +24,7 @@ SIZES: Final = {
     "standard": Size(columns=10, rows=3, days=16),
 }
 _BOOKS: Final = {"full": rulebook, "short": handbook}
-_DEFAULTS: Final = {"rules": "full", "size": "standard"}
+_DEFAULTS: Final = {"rules": "full", "size": "standard", PARAMETER: PLAIN.name}
 
 _WHICH_STEP = "Which step should the traveller take today, to have the most points in the end?"
 _LOW = "Is the traveller's energy low, as the rules define it?"
@@ -34,6 +36,7 @@ class ExpeditionState(msgspec.Struct, frozen=True):
     Attributes:
         page: Rules and map, with which every public text starts.
         journal: What has happened since, a line for each turn.
+        layout: The name of the layout that it is told in.
     """
 
     world: World
@@ -41,6 +44,7 @@ class ExpeditionState(msgspec.Struct, frozen=True):
     page: str
     journal: str = ""
     epoch: int = 0
+    layout: str = PLAIN.name
 
     @property
     def actor(self) -> int | None:
@@ -56,7 +60,9 @@ class ExpeditionState(msgspec.Struct, frozen=True):
 
     def options(self) -> tuple[Option, ...]:
         """Give the six steps, or nothing when no step is to be chosen."""
-        return narration.step_options(self.world, self.situation) if self.actor == 0 else ()
+        if self.actor != 0:
+            return ()
+        return narration.step_options(LAYOUTS[self.layout], self.world, self.situation)
 
     def outcomes(self) -> tuple[Outcome, ...]:
         """Give what chance may bring; a weight is a number of the die's faces."""
@@ -69,7 +75,7 @@ class ExpeditionState(msgspec.Struct, frozen=True):
         if action not in legal:
             raise IllegalAction(action, legal)
         after = rules.advance(self.world, self.situation, action)
-        line = narration.turn(self.world, self.situation, action, after)
+        line = narration.turn(LAYOUTS[self.layout], self.world, self.situation, action, after)
         return msgspec.structs.replace(self, situation=after, journal=self.journal + line)
 
     def view(self, seat: int) -> View:
@@ -109,26 +115,33 @@ class ExpeditionState(msgspec.Struct, frozen=True):
 
     def rebase(self) -> ExpeditionState:
         """Give the same state with one line instead of the journal."""
-        line = narration.summary(self.world, self.situation)
+        line = narration.summary(LAYOUTS[self.layout], self.world, self.situation)
         return msgspec.structs.replace(self, journal=line, epoch=self.epoch + 1)
 
 
 class Expedition:
-    """The rules in one of two lengths, for maps of one size."""
+    """The rules in one of two lengths, for maps of one size.
 
-    def __init__(self, *, book: str, size: str) -> None:
+    Attributes:
+        layout: The one that it is told in.
+        layouts: All that there are, by name.
+    """
+
+    def __init__(self, *, book: str, size: str, layout: str) -> None:
+        """Take the names of the book, the size and the layout."""
         self._size = SIZES[size]
-        self._rulebook = _BOOKS[book](RULES)
-        others = [
-            f"{name}={value}"
-            for name, value in {"rules": book, "size": size}.items()
-            if value != _DEFAULTS[name]
-        ]
+        text = f"{_BOOKS[book](RULES)}\n"
+        self.layouts = {
+            name: msgspec.structs.replace(each, rules=text) for name, each in LAYOUTS.items()
+        }
+        self.layout = self.layouts[layout]
+        chosen = {"rules": book, "size": size, PARAMETER: layout}
+        others = [f"{key}={name}" for key, name in chosen.items() if name != _DEFAULTS[key]]
         self._facts = GameFacts(
             id=f"expedition({','.join(others)})" if others else "expedition",
             title="Expedition",
             rules_version=1,
-            layout_version=1,
+            layout_version=self.layout.version,
             min_seats=1,
             max_seats=1,
             max_options=6,
@@ -155,23 +168,24 @@ class Expedition:
         if seats != 1:
             raise BadGameParameters(f"expedition has 1 seat, not {seats}")
         world = draw_world(RULES, self._size, seed)
-        page = f"{self._rulebook}\n{narration.map_page(world)}"
-        return ExpeditionState(world, rules.start(world), page)
+        page = self.layout.rules + narration.map_page(world)
+        return ExpeditionState(world, rules.start(world), page, layout=self.layout.name)
 
 
 def load(**parameters: str) -> Expedition:
     """Give the game.
 
     Args:
-        **parameters: `rules`, `full` (the default) or `short`; `size`, one of `SIZES`.
+        **parameters: `rules`, `full` (the default) or `short`; `size`, one of `SIZES`;
+            `layout`, one of `LAYOUTS`.
 
     Raises:
         BadGameParameters: A parameter or its value is unknown.
     """
-    allowed = {"rules": tuple(_BOOKS), "size": tuple(SIZES)}
+    allowed = {"rules": tuple(_BOOKS), "size": tuple(SIZES), PARAMETER: tuple(LAYOUTS)}
     for name, value in parameters.items():
         if value not in allowed.get(name, ()):
             takes = ", ".join(f"{key}={'|'.join(values)}" for key, values in allowed.items())
             raise BadGameParameters(f"expedition takes {takes}; not {name}={value}")
     chosen = _DEFAULTS | parameters
-    return Expedition(book=chosen["rules"], size=chosen["size"])
+    return Expedition(book=chosen["rules"], size=chosen["size"], layout=chosen[PARAMETER])

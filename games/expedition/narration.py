@@ -7,6 +7,7 @@ from games.expedition.phrases import listed, signed
 from games.expedition.rules import Situation
 from games.expedition.schema import Happening
 from games.expedition.world import World
+from games.layouts import Layout
 from games.questions import Option
 
 _TURNS = {
@@ -42,29 +43,42 @@ def map_page(world: World) -> str:
     return "\n".join(lines)
 
 
-def turn(world: World, before: Situation, action: str, after: Situation) -> str:
+def turn(layout: Layout, world: World, before: Situation, action: str, after: Situation) -> str:
     """Tell one turn as a line of the journal."""
-    if before.phase == "weather":
-        told = f"Weather: {action}."
-    elif before.phase == "step":
-        told = _step(world, before, action, after)
+    if before.phase == "step":
+        kind, more = _deed(before, action, after), {}
     elif before.phase == "creature":
-        told = f"Creature: {_meeting(world, action)}.{_changes(world, before, after)}"
+        kind, more = _meeting(world, action)
     else:
-        told = f"{before.phase.capitalize()}: {action}.{_changes(world, before, after)}"
-    return f"Day {before.day}. {told}{_ending(world, after)}\n"
+        kind, more = before.phase, {}
+    return layout.turn(
+        kind,
+        day=before.day,
+        action=action,
+        where=_place(world, before.cell),
+        place=_place(world, after.cell),
+        before=before.energy,
+        after=after.energy,
+        changes=_changes(layout, world, before, after),
+        ending=_ending(layout, world, after),
+        **more,
+    )
 
 
-def summary(world: World, situation: Situation) -> str:
+def summary(layout: Layout, world: World, situation: Situation) -> str:
     """Stand in for all earlier lines of the journal."""
     if situation.phase == "over":
-        return f"Earlier entries are left out.{_ending(world, situation)}\n"
-    weather = f" Weather: {situation.weather}." if situation.weather else ""
-    deed = f" Today's step: {situation.deed}." if situation.deed else ""
-    return (
-        f"Earlier entries are left out. It is day {situation.day}.{weather}{deed} The traveller is "
-        f"in {_place(world, situation.cell)} with energy {situation.energy} and "
-        f"rations {situation.rations}. Next comes {_TURNS[situation.phase]}.\n"
+        return layout.turn("summary over", ending=_ending(layout, world, situation))
+    weather, deed = situation.weather, situation.deed
+    return layout.turn(
+        "summary",
+        day=situation.day,
+        weather=layout.turn("summary weather", weather=weather) if weather else "",
+        deed=layout.turn("summary step", deed=deed) if deed else "",
+        place=_place(world, situation.cell),
+        energy=situation.energy,
+        rations=situation.rations,
+        coming=_TURNS[situation.phase],
     )
 
 
@@ -86,26 +100,33 @@ def present(world: World, situation: Situation) -> str:
     )
 
 
-def step_options(world: World, situation: Situation) -> tuple[Option, ...]:
-    """Give the six steps with what can be computed about each."""
-    return tuple(Option(step, _prospect(world, situation, step)) for step in rules.STEPS)
+def step_options(layout: Layout, world: World, situation: Situation) -> tuple[Option, ...]:
+    """Give the six steps with what can be computed about each, where the layout tells it."""
+    if not layout.options:
+        return tuple(map(Option, rules.STEPS))
+    return tuple(Option(step, _prospect(layout, world, situation, step)) for step in rules.STEPS)
 
 
-def _prospect(world: World, before: Situation, step: str) -> str:
+def _prospect(layout: Layout, world: World, before: Situation, step: str) -> str | None:
     after = rules.advance(world, before, step)
-    told = f"energy {before.energy} to {after.energy}"
-    if step in rules.MARCHES:
-        way = "Edge of the map, back into" if after.cell == before.cell else "Into"
-        told = f"{way} {_place(world, after.cell)}: {told}"
-    else:
-        told = told.capitalize() + (", ration eaten" if after.rations < before.rations else "")
     if after.phase == "over":
-        return f"{told}.{_ending(world, after)}"
-    terrain = world.land[after.cell]
-    ground = _chances(rules.happenings(world, after))
-    met = _chances(rules.creatures(world.rules, terrain, world.kit))
-    faces = world.rules.measures.faces
-    return f"{told}. Of {faces}: {ground}; then {met}; {terrain.shelter} night."
+        then = _ending(layout, world, after)
+    else:
+        terrain = world.land[after.cell]
+        then = layout.describe(
+            ["chances"],
+            faces=world.rules.measures.faces,
+            ground=_chances(rules.happenings(world, after)),
+            met=_chances(rules.creatures(world.rules, terrain, world.kit)),
+            shelter=terrain.shelter,
+        )
+    return layout.describe(
+        [_deed(before, step, after)],
+        place=_place(world, after.cell),
+        before=before.energy,
+        after=after.energy,
+        then=then or "",
+    )
 
 
 def _chances(happenings: tuple[Happening, ...]) -> str:
@@ -116,51 +137,44 @@ def _chances(happenings: tuple[Happening, ...]) -> str:
     )
 
 
-def _step(world: World, before: Situation, step: str, after: Situation) -> str:
-    where = _place(world, before.cell)
-    if step == "rest":
-        eaten = " and eats a ration" if after.rations < before.rations else ""
-        told = f"rests in {where}{eaten}"
-    elif step == "forage":
-        told = f"forages in {where}"
-    elif after.cell == before.cell:
-        told = f"marches {step} to the edge of the map and back into {where}"
-    else:
-        told = f"marches {step} from {where} into {_place(world, after.cell)}"
-    return f"Step: the traveller {told}. Energy {before.energy} to {after.energy}."
+def _deed(before: Situation, step: str, after: Situation) -> str:
+    """Say what kind of step it was."""
+    if step in rules.MARCHES:
+        return "edge" if after.cell == before.cell else "march"
+    return "rest fed" if after.rations < before.rations else step
 
 
-def _meeting(world: World, name: str) -> str:
+def _meeting(world: World, name: str) -> tuple[str, dict[str, str]]:
     if name == rules.NOBODY:
-        return name
+        return "nobody", {}
     guard = rules.guard(world.kit, name)
     if guard is not None:
-        return f"{name}, kept off by the {guard.name}"
-    return f"the traveller meets {world.rules.creature(name).meeting}"
+        return "kept off", {"guard": guard.name}
+    return "creature", {"meeting": world.rules.creature(name).meeting}
 
 
-def _changes(world: World, before: Situation, after: Situation) -> str:
+def _changes(layout: Layout, world: World, before: Situation, after: Situation) -> str:
     told = ""
     if after.energy != before.energy:
-        told += f" Energy {before.energy} to {after.energy}."
+        told += layout.turn("energy", before=before.energy, after=after.energy)
     if after.rations != before.rations:
-        told += f" Rations {before.rations} to {after.rations}."
+        told += layout.turn("rations", before=before.rations, after=after.rations)
     if after.cell != before.cell:
-        told += f" Back west into {_place(world, after.cell)}."
+        told += layout.turn("west", place=_place(world, after.cell))
     return told
 
 
-def _ending(world: World, situation: Situation) -> str:
+def _ending(layout: Layout, world: World, situation: Situation) -> str:
     if situation.phase != "over":
         return ""
-    place = _place(world, situation.cell)
     if situation.energy == 0:
-        how = f"The traveller collapses in {place}"
+        kind = "collapsed"
     elif world.column(situation.cell) == world.last_column:
-        how = f"The traveller has reached the far side in {place}"
+        kind = "arrived"
     else:
-        how = f"The days are over, and the traveller stands in {place}"
-    return f" {how}: {rules.points(world, situation):.1f} points."
+        kind = "out of days"
+    place, points = _place(world, situation.cell), rules.points(world, situation)
+    return layout.turn(kind, place=place, points=points)
 
 
 def _place(world: World, cell: int) -> str:

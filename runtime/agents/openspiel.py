@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from games.base import Game
+from games.layouts import MixedState
 from runtime.agents.base import Act, Agent, Turn, require_worlds
 from runtime.errors import AgentFailed, CannotPlay, UnknownAgent
 
@@ -66,6 +67,8 @@ class OpenSpielAgent(Agent):
 
         draw = turn.draw()
         world = turn.world()
+        if isinstance(world, MixedState):
+            world = world.acting
         if not isinstance(world, OpenSpielState):
             raise AgentFailed(f"{turn.facts.id} is no game of OpenSpiel")
         position = world.position()

@@ -56,7 +56,11 @@ class Job(msgspec.Struct, frozen=True):
 
 def play(
     game: Annotated[
-        str, typer.Argument(help="tictactoe, kuhn_poker, holdem, expedition, openspiel:NAME.")
+        str,
+        typer.Argument(
+            help="tictactoe, kuhn_poker, holdem, expedition, openspiel:NAME, pettingzoo:NAME; with"
+            " parameters such as expedition(layout=bare), which tells it another way."
+        ),
     ],
     seat: Annotated[
         list[str],

@@ -75,9 +75,13 @@ def _encode(document: Any) -> str:
 
 def show_signals(report: SignalReport) -> None:
     """Show which agents did not get on, and in which matches; nothing where all did."""
-    if not report.agents:
-        return
-    table = Table(title="Signals", title_justify="left")
+    if report.agents:
+        out.print(signals_table(report))
+
+
+def signals_table(report: SignalReport, title: str = "Signals") -> Table:
+    """Give a table of the agents that did not get on; its caption names the first matches."""
+    table = Table(title=escape(title), title_justify="left")
     kinds = ("stuck", "oscillating", "stale", "fallback")
     for heading in ("agent", "matches", *kinds):
         table.add_column(heading, justify="left" if heading == "agent" else "right")
@@ -85,8 +89,8 @@ def show_signals(report: SignalReport) -> None:
         counts = [each.matches, *(getattr(each, kind) for kind in kinds)]
         table.add_row(escape(each.agent), *(f"{count:,}" for count in counts))
     shown = ", ".join(dict.fromkeys(each.match for each in report.matches[:MATCHES_SHOWN]))
-    table.caption = escape(f"see {shown}")
-    out.print(table)
+    table.caption = escape(f"see {shown}") if shown else None
+    return table
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""`ostinato status`: the queue and its workers."""
+"""`ostinato status`: the queue, its workers, and the agents of a log."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -15,14 +16,20 @@ from engine.broker import running_brokers
 from engine.queue import Queue
 from engine.server import Server
 from runtime.cli.common import ConfigFlag, JsonFlag, NatsFlag, settings_of
-from runtime.cli.show import out, print_json
+from runtime.cli.show import out, print_json, signals_table
 from runtime.errors import BadInput
+from runtime.log_signals import LogSignals, LogStatus
 from runtime.settings import Settings
 from runtime.status import Status, status_of
+from store.sqlite import open_log
 
 
 def status(
     nats: NatsFlag = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Show the signals of this log's matches too.", metavar="FILE.db"),
+    ] = None,
     config: ConfigFlag = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again every second, until Ctrl-C.")
@@ -31,16 +38,20 @@ def status(
 ) -> int:
     """Show the queue: what waits, since when, who works on it, and how much of it is reused.
 
-    Without --nats and OSTINATO_NATS it looks at the brokers that run in the data folder.
+    Without --nats and OSTINATO_NATS it looks at the brokers that run in the data folder. With --log
+    it shows which agents are stuck, go round in circles, answer late or are replaced by the match's
+    fallback, in matches under way and in those that ended (docs/signals.md).
+
+    Example: ostinato status --log games.db --watch
     """
     settings = settings_of(config, nats=nats)
     servers = _servers(settings)
-    if not servers:
+    if not servers and log is None:
         raise BadInput(
             f"no broker runs in {settings.home / 'run'}; start a run or `ostinato serve`, or name a"
-            " server with --nats"
+            " server with --nats, or a log with --log"
         )
-    anyio.run(lambda: _show(servers, watch=watch, json=json))
+    anyio.run(lambda: _show(servers, log, watch=watch, json=json))
     return 0
 
 
@@ -51,31 +62,41 @@ def _servers(settings: Settings) -> dict[str, Server]:
     return {f"127.0.0.1:{each.port}": Server(url=each.url) for each in brokers}
 
 
-async def _show(servers: dict[str, Server], *, watch: bool, json: bool) -> None:
-    queues = {name: await Queue.connect(server) for name, server in servers.items()}
-    try:
-        if not watch:
+async def _show(servers: dict[str, Server], path: Path | None, *, watch: bool, json: bool) -> None:
+    async with AsyncExitStack() as stack:
+        queues: dict[str, Queue] = {}
+        for name, server in servers.items():
+            queues[name] = await Queue.connect(server)
+            stack.push_async_callback(queues[name].close)
+        signals: LogSignals | None = None
+        if path is not None:
+            log = open_log(path, read_only=True)
+            stack.push_async_callback(log.close)
+            signals = LogSignals(log)
+        live = Live(console=out, auto_refresh=False)
+        if watch and not json:
+            stack.enter_context(live)
+        while True:
             found = {name: await status_of(queue) for name, queue in queues.items()}
+            read = None if signals is None else signals.look()
             if json:
-                print_json(found)
+                print_json(found if read is None else {**found, "log": read})
+            elif watch:
+                live.update(_tables(found, path, read), refresh=True)
             else:
-                out.print(_tables(found))
-            return
-        with Live(console=out, auto_refresh=False) as live:
-            while True:
-                found = {name: await status_of(queue) for name, queue in queues.items()}
-                if json:
-                    print_json(found)
-                else:
-                    live.update(_tables(found), refresh=True)
-                await anyio.sleep(1)
-    finally:
-        for queue in queues.values():
-            await queue.close()
+                out.print(_tables(found, path, read))
+            if not watch:
+                return
+            await anyio.sleep(1)
 
 
-def _tables(found: dict[str, Status]) -> Group:
-    return Group(*(table for name, status in found.items() for table in _of(name, status)))
+def _tables(found: dict[str, Status], path: Path | None, read: LogStatus | None) -> Group:
+    tables = [table for name, status in found.items() for table in _of(name, status)]
+    if read is not None:
+        unread = f", {read.unread:,} of games that cannot be followed" if read.unread else ""
+        head = f"{path}: {read.matches:,} matches, {read.under_way:,} under way{unread}; signals"
+        tables.append(signals_table(read.signals, head))
+    return Group(*tables)
 
 
 def _of(name: str, status: Status) -> list[Table]:

@@ -49,6 +49,8 @@ def tournament(
 ) -> int:
     """Play a tournament and rate its agents.
 
+    Contestants differ by agent, by model, or by the layout in which they are told the game.
+
     The same command goes on where it was stopped, at any moment and as often as it is; the final
     table is that of a tournament that ran through.
 

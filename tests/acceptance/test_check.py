@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import Command
+from tests.support.packages import ROOT, check_shown, installed
 
-TEMPLATE = Path(__file__).parents[2] / "docs" / "your-game"
+TEMPLATE = ROOT / "docs" / "your-game"
 
 BROKEN = """
 import os
@@ -45,20 +42,8 @@ def load(kind):
 
 @pytest.fixture
 def packages(tmp_path: Path) -> str:
-    """A search path with two packages on it as pip leaves them: the template, and a broken game."""
     folder = tmp_path / "packages"
-    folder.mkdir()
-    shutil.copy(TEMPLATE / "stones.py", folder)
-    (folder / "broken.py").write_text(BROKEN)
-    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
-    points = project["entry-points"] | {"ostinato.games ": {"broken": "broken:load"}}
-    about = folder / f"{project['name']}-{project['version']}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: stones\nVersion: 0.1.0\n")
-    lines = [f"{name} = {value}" for group in points.values() for name, value in group.items()]
-    (about / "entry_points.txt").write_text("\n".join(["[ostinato.games]", *lines, ""]))
-    root = str(Path(__file__).parents[2])
-    return os.pathsep.join([str(folder), root, *sys.path[1:2]])
+    return installed(folder, TEMPLATE, "ostinato.games", broken=BROKEN, entry="load")
 
 
 def test_a_game_that_keeps_every_law(ostinato: Command):
@@ -102,12 +87,7 @@ def test_the_template_is_a_game_as_soon_as_it_is_installed(ostinato: Command, pa
 
 
 def test_the_how_to_shows_the_template_and_it_is_short():
-    code = (TEMPLATE / "stones.py").read_text()
-    text = (TEMPLATE.parent / "your-game.md").read_text()
-    assert f"```python\n{code}```" in text
-    lines = len([line for line in code.splitlines() if line.strip()])
-    assert lines <= 60
-    assert f"takes {lines} lines" in text
+    check_shown(TEMPLATE / "stones.py", "your-game.md", most=60)
 
 
 def test_a_game_that_is_not_there_is_refused(ostinato: Command):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import Command
+from tests.support.packages import ROOT, check_shown, installed
 
-TEMPLATE = Path(__file__).parents[2] / "docs" / "your-agent"
+TEMPLATE = ROOT / "docs" / "your-agent"
 
 BROKEN = """
 import os
@@ -45,20 +42,8 @@ def make(kind):
 
 @pytest.fixture
 def packages(tmp_path: Path) -> str:
-    """A search path with two packages on it as pip leaves them: the template, and broken agents."""
     folder = tmp_path / "packages"
-    folder.mkdir()
-    shutil.copy(TEMPLATE / "eager.py", folder)
-    (folder / "broken.py").write_text(BROKEN)
-    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
-    points = project["entry-points"]["ostinato.agents"] | {"broken": "broken:make"}
-    about = folder / f"{project['name']}-{project['version']}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: eager\nVersion: 0.1.0\n")
-    lines = [f"{name} = {place}" for name, place in points.items()]
-    (about / "entry_points.txt").write_text("\n".join(["[ostinato.agents]", *lines, ""]))
-    root = str(Path(__file__).parents[2])
-    return os.pathsep.join([str(folder), root, *sys.path[1:2]])
+    return installed(folder, TEMPLATE, "ostinato.agents", broken=BROKEN, entry="make")
 
 
 def test_the_template_keeps_every_law_and_plays(ostinato: Command, packages: str):
@@ -114,9 +99,4 @@ def test_what_is_no_agent_or_no_game_is_refused(here):
 
 
 def test_the_how_to_shows_the_template_and_it_is_short():
-    code = (TEMPLATE / "eager.py").read_text()
-    text = (TEMPLATE.parent / "agents.md").read_text()
-    assert f"```python\n{code}```" in text
-    lines = len([line for line in code.splitlines() if line.strip()])
-    assert lines <= 40
-    assert f"takes {lines} lines" in text
+    check_shown(TEMPLATE / "eager.py", "agents.md", most=40)

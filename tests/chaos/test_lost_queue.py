@@ -66,7 +66,7 @@ async def lose(folder: Path, damage: Callable[[Path, random.Random], None], seed
             await running.start_anew()  # as `embedded` does, which trusts none of the files
         else:
             try:
-                await running.start()
+                await running.start(within_s=10)
             except BrokerFailed:  # there are damages over which nats-server 2.15 never gets ready
                 await running.start_anew()
         gate.opened.set()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import random
+import signal
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -16,8 +19,9 @@ import pytest
 
 from engine.bundle import Bundle, write_manifest
 from engine.contract import Ask, DecisionRequest, Field
-from engine.errors import BadRequest
+from engine.errors import BadRequest, EngineFailed
 from tests.support.bundles import ORACLE, adapter_bundle
+from tests.support.queues import until
 
 pytest.importorskip("vllm")
 
@@ -53,6 +57,14 @@ async def adapted(tmp_path_factory):
         backend = await start(bundle, dtype="float32")
         yield backend
         await backend.close()
+
+
+@pytest.fixture(scope="module")
+async def rounded(tmp_path_factory):
+    """In bf16, as the service runs."""
+    backend = await start(adapter_bundle(tmp_path_factory.mktemp("rounded")), dtype="bfloat16")
+    yield backend
+    await backend.close()
 
 
 def ids(seed: int, count: int) -> tuple[int, ...]:
@@ -202,19 +214,15 @@ def test_a_salt_does_not_pass_for_the_adapter():
     assert first_unit(cache_salt=chat.cache_salt) != adapted
 
 
-async def test_vllms_own_server_on_the_same_engine(adapted):
+async def test_vllms_own_server_on_the_same_engine(adapted, caplog):
     import httpx
-    from vllm.entrypoints.openai.api_server import build_app, init_app_state
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    engine = adapted.engine
-    arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(
-        ["--model", "base", "--served-model-name", "base"]
-    )
-    tasks = await engine.get_supported_tasks()
-    app = build_app(arguments, tasks, engine.model_config)
-    await init_app_state(engine, app.state, arguments, tasks)
+    from engine.llm.chat_server import _vllm_application
+
+    caplog.handler.setLevel(logging.NOTSET)
+    app = await _vllm_application(adapted.engine, "base")
+    logging.getLogger("engine.worker").warning("after vLLM's server is imported")
+    assert "after vLLM's server is imported" in caplog.text
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://chat", timeout=60) as client:
 
@@ -291,7 +299,8 @@ def find_scheduler() -> Any:
 
 
 def watch_shapes(worker: Any) -> None:
-    find_scheduler().current_step = 0  # which side is asked first depends on it
+    scheduler = find_scheduler()
+    scheduler.current_step = scheduler._kept = 0  # what a step is made of depends on them
     stock, seen = worker.execute_model, worker.__dict__.setdefault("shapes", [])
 
     def execute(planned: Any) -> Any:
@@ -329,33 +338,27 @@ async def test_chat_beside_decisions_is_that_of_an_engine_without_adapter(adapte
     assert found[0][0] == found[1][0]
 
 
-async def test_in_bf16_tokens_part_only_where_the_two_best_are_as_good(tmp_path):
+async def test_in_bf16_tokens_part_only_where_the_two_best_are_as_good(rounded):
     """The band is what other chats in the batch move, with no decision near."""
-    backend = await start(adapter_bundle(tmp_path / "adapted"), dtype="bfloat16")
     options = {"max_tokens": 24, "logprobs": 5, "ignore_eos": True}
     chats = LONG | {f"c{seed}": ids(seed, 30 + 5 * seed) for seed in range(14, 17)}
-    try:
-        alone = {name: await generate(backend, ids, **options) for name, ids in chats.items()}
-        band, splits = 0.0, 0
-        for states in ([], STATES):
-            await backend.engine.reset_prefix_cache()
-            beside = await together(backend, chats, states, **options)
-            for name in chats:
-                for one, other in zip(
-                    likelihoods(alone[name]), likelihoods(beside[name]), strict=True
-                ):
-                    best, second = sorted(one, key=lambda token: -one[token])[:2]
-                    margin = one[best] - one[second]
-                    if best != max(other, key=lambda token: other[token]):
-                        splits += bool(states)
-                        assert margin <= band or not states, (name, margin, band)
-                        break
-                    if not states and second in other:
-                        band = max(band, abs(margin - other[best] + other[second]))
-        print(f"bf16: two best tokens within {band:.3f}; {splits} of {len(chats)} chats part there")
-        assert 0 < band < 0.2
-    finally:
-        await backend.close()
+    alone = {name: await generate(rounded, ids, **options) for name, ids in chats.items()}
+    band, splits = 0.0, 0
+    for states in ([], STATES):
+        await rounded.engine.reset_prefix_cache()
+        beside = await together(rounded, chats, states, **options)
+        for name in chats:
+            for one, other in zip(likelihoods(alone[name]), likelihoods(beside[name]), strict=True):
+                best, second = sorted(one, key=lambda token: -one[token])[:2]
+                margin = one[best] - one[second]
+                if best != max(other, key=lambda token: other[token]):
+                    splits += bool(states)
+                    assert margin <= band or not states, (name, margin, band)
+                    break
+                if not states and second in other:
+                    band = max(band, abs(margin - other[best] + other[second]))
+    print(f"bf16: two best tokens within {band:.3f}; {splits} of {len(chats)} chats part there")
+    assert 0 < band < 0.2
 
 
 def count_kept(worker: Any) -> tuple[int, ...]:
@@ -402,3 +405,11 @@ async def test_a_chat_that_is_given_up_frees_everything(adapted, how):
         while await kept(adapted) != [0, 0, 0, 0, 0]:
             await anyio.lowlevel.checkpoint()
     assert await talk(adapted, request.input_ids)
+
+
+async def test_a_dead_engine_is_noticed_and_ends_decisions(rounded):
+    [engine] = rounded.engine.engine_core.resources.engine_manager.processes
+    os.kill(engine.pid, signal.SIGKILL)
+    await until(lambda: rounded.dead)
+    with pytest.raises(EngineFailed, match="the engine process is gone"):
+        await rounded.decide(decision("after", "A gate."))

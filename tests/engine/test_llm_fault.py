@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from engine.models import open_model
 from engine.settings import WorkerSettings
 from tests.support.asker import question, words
 from tests.support.bundles import adapter_bundle
-from tests.support.queues import request
+from tests.support.queues import alive, request, until
 
 pytest.importorskip("vllm")
 
@@ -53,6 +54,13 @@ def probabilities(replies: dict[int, DecisionReply]) -> list[float]:
     ]
 
 
+async def kill_worker_of(engine: int) -> None:
+    """Kill the worker that an engine process belongs to: the engine does not outlive it."""
+    assert alive(engine)
+    psutil.Process(engine).parent().kill()
+    await until(lambda: not alive(engine))
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["memory", pytest.param("card", marks=pytest.mark.long)])
 async def test_a_fault_of_the_card_is_followed_by_right_answers(
@@ -67,7 +75,8 @@ async def test_a_fault_of_the_card_is_followed_by_right_answers(
         expected = await ask_all(engine, "before")
         (tmp_path / "fault").write_text(FAULTS[fault])
         found = await ask_all(engine, "during")
-    starts = (tmp_path / "starts").read_text().split()
+        starts = (tmp_path / "starts").read_text().split()
+        await kill_worker_of(int(starts[-1]))
     assert len(set(starts)) == 2
     assert not (tmp_path / "fault").exists()
     assert all(reply.failure is None for reply in found.values())

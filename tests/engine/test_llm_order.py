@@ -31,7 +31,7 @@ def run_alone(length: int) -> int:
     return steps.number
 
 
-@pytest.mark.parametrize("length", [200, 900, 3000])
+@pytest.mark.parametrize("length", [200, 900, 1500, 3000])
 def test_earlier_deadlines_go_first(length):
     steps = Steps(seats=32)
     dues = random.Random(length).sample(range(1000), 24)
@@ -96,7 +96,7 @@ FLOODS = {
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_a_flood_delays_a_lone_question_by_one_step_at_most(flood):
-    lengths = [10, 300, 900, 935]
+    lengths = [10, 300, 935, 1500, 1950]
     alone = {length: run_alone(length) for length in lengths}
     steps = Steps(seats=32)
     number = 0
@@ -120,6 +120,33 @@ def test_a_flood_delays_a_lone_question_by_one_step_at_most(flood):
             assert steps.ended[name] - came <= alone[length] + 1, name
             for _ in range(lead):
                 step()
+
+
+@pytest.mark.parametrize("flood", ["questions on one state", "chats"])
+def test_a_flood_of_short_ones_leaves_a_long_one_half_of_every_step(flood):
+    alone = run_alone(9000)
+    steps = Steps(seats=32)
+    number = 0
+    while "lone" not in steps.ended:
+        for _ in range(30 - len(steps.scheduler.requests)):
+            number += 1
+            FLOODS[flood](steps, number)
+        steps.step()
+        if steps.number == 6:
+            steps.decision("lone", ids(10_000, 9000), due=10**6)
+        assert steps.number < 6 + 2 * alone + 2
+
+
+def test_of_two_long_ones_the_earlier_deadline_goes_first_whichever_came_first():
+    alone = run_alone(9000)
+    steps = Steps()
+    steps.decision("began", ids(1, 30_000), due=1000)
+    for _ in range(3):
+        steps.step()
+    steps.decision("urgent", ids(2, 9000), due=1)
+    run(steps)
+    assert steps.ended["urgent"] - 3 <= alone + 2  # left out of one, with half of the next
+    assert steps.ended["began"] == steps.number
 
 
 def test_the_order_takes_nothing_from_a_step():

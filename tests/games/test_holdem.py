@@ -3,7 +3,7 @@ from __future__ import annotations
 import builtins
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -171,6 +171,67 @@ def test_a_copy_of_a_table_is_what_a_deep_copy_is_and_shares_nothing_that_change
 
 def _dealt(table: Any, source: random.Random) -> Any:
     return deal(table, source.choice(undealt(table)))
+
+
+def hands(seed: int) -> Iterator[State]:
+    """Give the states of a hand of four with side pots in which somebody is to act."""
+    source = random.Random(seed)
+    state = load_game("holdem(stack=30/60/20/45)").start(seats=4, seed=0)
+    while state.actor is not None:
+        if state.actor != CHANCE:
+            yield state
+        state = state.apply(source.choice(labels(state)))
+
+
+def test_a_state_drawn_for_a_seat_is_one_that_the_rules_lead_to():
+    drawn = 0
+    for seed in range(6):
+        for state in hands(seed):
+            seat, numbers = state.actor or 0, random.Random(seed)
+            given = [numbers.random() for _ in range(8)]
+            sample = state.resample(seat, given.__getitem__)
+            assert sample.view(seat) == state.view(seat)
+            assert sample.options() == state.options()
+            again = load_game("holdem(stack=30/60/20/45)").start(seats=4, seed=0)
+            trail = sample.encode().decode().split(" 4 ", 1)[1].rpartition(";")[0]
+            for action in trail.split(";"):
+                again = again.apply(action)
+            drawn += again.encode() != state.encode()
+            assert again.encode() == sample.encode()
+            assert [again.view(each) for each in range(4)] == [
+                sample.view(each) for each in range(4)
+            ]
+            one, two = vars(again.table), vars(sample.table)
+            assert sorted(map(repr, one.pop("deck_cards"))) == sorted(
+                map(repr, two.pop("deck_cards"))
+            )
+            assert repr(one) == repr(two)
+    assert drawn > 20
+
+
+def test_every_card_that_a_seat_cannot_see_is_as_likely_to_be_drawn():
+    state = load_game("holdem").start(seats=2, seed=0)
+    for action in ["Ah", "2c", "As", "7d"]:
+        state = state.apply(action)
+    seen = {card for card in ("Ah", "As", "2c", "7d") if card in state.view(1).private}
+    samples = (state.resample(1, lambda which, at=each: (at + 0.5) / 50) for each in range(50))
+    found = [sample.encode().decode().split()[2].split(";")[0] for sample in samples]
+    assert sorted(found) == sorted(set(DECK) - seen)
+
+
+def test_cards_that_lie_open_stay():
+    """Seats 0 and 1 are all in and have shown; what seat 2 gave up, nobody has seen."""
+    state = load_game("holdem(stack=9)").start(seats=3, seed=0)
+    for action in ["Ah", "Kd", "7c", "As", "Kc", "7d"]:
+        state = state.apply(action)
+    for action in ("fold", "raise to 9", "call"):
+        state = state.apply(action)
+    sample = state.resample(0, lambda which: 0.0)
+    cards = sample.encode().decode().split(" 3 ")[1].split(";")[:6]
+    assert cards[:2] + cards[3:5] == ["Ah", "Kd", "As", "Kc"]
+    assert [cards[2], cards[5]] == ["2c", "2d"]
+    for seat in range(3):
+        assert state.apply("9s").view(seat) == sample.apply("9s").view(seat)
 
 
 def test_the_shared_random_source_is_left_alone():

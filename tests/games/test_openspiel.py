@@ -12,6 +12,7 @@ import pytest
 from games import (
     CHANCE,
     BadGameParameters,
+    ConformanceError,
     Game,
     IllegalAction,
     Option,
@@ -20,7 +21,9 @@ from games import (
     UnsupportedGame,
     load_game,
 )
+from games.adapters import openspiel
 from games.adapters.openspiel import parts
+from games.testing import check
 
 
 def start(game: Game) -> State:
@@ -315,3 +318,15 @@ def test_without_openspiel_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(UnsupportedGame, match=r"pip install 'ostinato\[openspiel\]'"):
         load_game("openspiel:connect_four")
+
+
+@pytest.mark.parametrize("name", ["blackjack", "oh_hell"])
+def test_no_search_looks_into_games_whose_draws_tell_what_is_hidden(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    game = load_game(f"openspiel:{name}")
+    state: Any = next(each for each in walk(game, 0) if each.options())
+    assert state.resample(state.actor, lambda which: 0.5) is None
+    monkeypatch.setattr(openspiel, "_RESAMPLES", frozenset({name}))
+    with pytest.raises(ConformanceError, match=r"'resample'.* depends on what is hidden from it"):
+        check(load_game(f"openspiel:{name}"), seeds=4, limit=20, most_turns=60)

@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -156,6 +157,26 @@ def test_a_leak_is_found_by_taking_turns_differently(odd: type[Odd]):
 @pytest.mark.parametrize("odd", [ShowsAllCards, ShowsCardAfterBet, ShowsFirstCardInPublic])
 def test_every_leak_is_found_where_knowledge_is_declared(odd: type[Odd]):
     assert "may not know more" in broken(OddGame(KUHN, odd), "leak", knows=knows)
+
+
+class LooksAhead(Odd):
+    """Gives a search the real match, and so the other's card."""
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> State | None:
+        return self
+
+
+class DealsAnother(Odd):
+    """Draws the seat's own card anew too."""
+
+    def resample(self, seat: int, draw: Callable[[int], float]) -> State | None:
+        kuhn = kuhn_of(self)
+        return DealsAnother(msgspec.structs.replace(kuhn, cards=kuhn.cards[::-1]))
+
+
+def test_what_is_drawn_for_a_search_is_made_of_what_its_seat_sees():
+    assert "depends on what is hidden from it" in broken(OddGame(KUHN, LooksAhead), "resample")
+    assert "has another view" in broken(OddGame(KUHN, DealsAnother), "resample")
 
 
 def test_options_may_not_tell_what_the_view_hides():
@@ -329,6 +350,16 @@ class NeverWeighs(Odd):
         return tuple(Outcome(each.id, 0.0) for each in self.state.outcomes())
 
 
+class OffersMany(Odd):
+    def options(self) -> tuple[Option, ...]:
+        return tuple(Option(f"cell {number}") for number in range(300))
+
+
+class OffersNothing(Odd):
+    def options(self) -> tuple[Option, ...]:
+        return ()
+
+
 class RebasesToTheTruth(Odd):
     def rebase(self) -> State:
         return type(self)(self.state.apply(self.state.options()[0].id)) if self.options() else self
@@ -345,6 +376,8 @@ class RebasesToTheTruth(Odd):
         (OddGame(TICTACTOE, RepeatsLabels, max_options=10), "options"),
         (OddGame(TICTACTOE, BlankLabel), "options"),
         (OddGame(TICTACTOE, max_options=8), "options"),
+        (OddGame(TICTACTOE, OffersMany), "options"),
+        (OddGame(TICTACTOE, OffersNothing), "actor"),
         (OddGame(TICTACTOE, factors=("row", "column")), "options"),
         (OddGame(TICTACTOE, max_turns=4), "turns"),
         (OddGame(TICTACTOE, AcceptsAnything), "illegal"),

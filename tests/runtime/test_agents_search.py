@@ -157,10 +157,11 @@ def test_minimax_refuses_what_it_cannot_search() -> None:
 
 
 def test_search_of_a_game_that_cannot_draw_its_hidden_things_is_refused() -> None:
-    for name in ("holdem", "openspiel:liars_dice"):
+    for name in ("openspiel:blackjack", "openspiel:hearts", "openspiel:liars_dice"):
         game = load_game(name)
+        agents = [seat("mcts")] * game.facts.min_seats
         with pytest.raises(CannotPlay, match=r"hides things from its seats.*does not search"):
-            check_seats(game, [seat("mcts"), seat("random")])
+            check_seats(game, agents)
 
 
 class Looking(Agent):
@@ -220,6 +221,15 @@ async def test_search_does_not_change_its_mind_with_another_seats_secret() -> No
             first = turns(events_of(log))[0]
             chosen.setdefault((own, 0), set()).add(first.action)
     assert all(len(actions) == 1 for actions in chosen.values())
+
+
+async def test_mcts_plays_holdem_at_a_table_of_three() -> None:
+    game = load_game("holdem(stack=20)")
+    agents = ["mcts:simulations=6", "random", "mcts:simulations=6"]
+    log, result = await play_one(game, agents, seed=2)
+    assert result.end == "terminated"
+    assert sum(result.returns) == 0
+    assert not replay_match(log.read(MATCH)).differences
 
 
 async def test_mcts_plays_kuhn_poker_with_some_sense() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from games import kuhn_poker, load_game, tictactoe
 from runtime.errors import BadInput, ReplayDiffers
+from runtime.exports import export_records
 from runtime.replay import replay_match
 from runtime.tournament.plan import read_plan
 from runtime.tournament.report import final_table
@@ -89,7 +90,7 @@ async def test_another_text_without_a_new_version_is_found_too(
     assert {difference.field for difference in differences} == {"views[0]", "views[1]"}
 
 
-@pytest.mark.parametrize("game", ["tictactoe", "kuhn_poker"])
+@pytest.mark.parametrize("game", ["tictactoe", "kuhn_poker", "openspiel:tic_tac_toe"])
 async def test_layouts_meet_as_contestants(tmp_path: Path, game: str) -> None:
     plan, rules = read_plan(cup(tmp_path, game=game))
     log = MemoryLog()
@@ -126,12 +127,47 @@ def test_layout_that_the_game_has_not_is_refused_with_its_place(tmp_path: Path) 
     text = CUP.replace('"bare"', '"terse"')
     with pytest.raises(BadInput, match=r"cup.toml: agents\[1\].layout: tictactoe has no layout"):
         read_plan(cup(tmp_path, text))
-    with pytest.raises(BadInput, match=r"agents\[0\].layout: expedition takes"):
-        read_plan(cup(tmp_path, CUP, game="expedition"))
-    with pytest.raises(BadInput, match=r"agents\[0\].layout: openspiel:tic_tac_toe has one layout"):
-        read_plan(cup(tmp_path, CUP, game="openspiel:tic_tac_toe"))
+    with pytest.raises(BadInput, match=r"agents\[1\].layout: expedition takes .*not layout=terse"):
+        read_plan(cup(tmp_path, text, game="expedition"))
+    with pytest.raises(BadInput, match=r"agents\[1\].layout: openspiel:tic_tac_toe has no layout"):
+        read_plan(cup(tmp_path, text, game="openspiel:tic_tac_toe"))
     with pytest.raises(BadInput, match=r"agents\[0\].layouts is no key.*did you mean layout\?"):
         read_plan(cup(tmp_path, CUP.replace('layout = "plain"', 'layouts = "plain"')))
+
+
+async def test_travellers_compare_layouts_each_alone(tmp_path: Path) -> None:
+    plan, rules = read_plan(cup(tmp_path, game="expedition(rules=short,size=tiny)"))
+    log = MemoryLog()
+    await Tournament(plan, rules, log).play([DirectEngine()] * 3)
+    started = [events_of(log, summary.match)[0] for summary in log.matches()]
+    start = "expedition(rules=short,size=tiny"
+    assert {each.game for each in started if isinstance(each, MatchStarted)} == {
+        f"{start})",
+        f"{start},layout=bare)",
+    }
+    assert not any(replay_match(log.read(each.match)).differences for each in log.matches())
+
+
+@pytest.mark.parametrize("bot", ["openspiel:mcts,simulations=5", "mcts:simulations=5"])
+async def test_bots_play_an_opponent_with_another_layout(bot: str) -> None:
+    game = load_game("openspiel:tic_tac_toe(layout=bare+hints)")
+    log, _ = await play_one(game, [bot, "random"])
+    assert not replay_match(log.read(MATCH)).differences
+
+
+@pytest.mark.parametrize(
+    ("game", "file", "needle"),
+    [
+        ("openspiel:chess(fen=k7/8/1Q6/8/8/8/8/7K w - - 0 1,layout=plain+bare)", "a.pgn", "SetUp"),
+        ("holdem(stack=4,layout=plain+bare)", "a.phh", "variant"),
+    ],
+)
+async def test_matches_in_several_layouts_are_exported(
+    game: str, file: str, needle: str, tmp_path: Path
+) -> None:
+    log, _ = await play_one(load_game(game), ["random", "random"])
+    export_records(log, tmp_path / file, "pgn" if file.endswith("pgn") else "phh")
+    assert needle in (tmp_path / file).read_text()
 
 
 def test_search_sees_through_layouts_too() -> None:

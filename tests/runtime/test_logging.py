@@ -2,20 +2,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import logging.config
 
 import pytest
 
 from runtime.logging import configure_logging
-
-
-@pytest.fixture(autouse=True)
-def root() -> Iterator[None]:
-    logger = logging.getLogger()
-    handlers, level = list(logger.handlers), logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
+from tests.support.loggers import logging_kept
 
 
 def test_json_lines_have_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,3 +36,21 @@ def test_text_lines_have_the_fields_and_no_values_of_variables(
     assert "ValueError: 14" in err
     assert "hunter2hunter2" not in err
     assert "not shown" not in err
+
+
+def test_what_is_done_to_logging_ends_with_the_test_that_did_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours = logging.getLogger("store.writer")
+    with logging_kept():
+        caplog.handler.setLevel(logging.CRITICAL)
+        configure_logging(format="json", level=logging.CRITICAL)
+        logging.config.dictConfig({"version": 1, "root": {"level": "ERROR", "handlers": []}})
+        logging.getLogger("store.new").setLevel(logging.CRITICAL)
+        logging.disable(logging.ERROR)
+        ours.propagate = False
+        ours.warning("lost")
+        assert ours.disabled
+    ours.warning("heard")
+    logging.getLogger("store.new").warning("heard too")
+    assert [record.message for record in caplog.records] == ["heard", "heard too"]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,8 +13,10 @@ import pytest
 from engine.broker import broker
 from engine.client import connect_engine
 from engine.queue import Queue
+from engine.server import Server
 from engine.streams import PARTITIONS
 from runtime.cli.main import run
+from runtime.cli.status import _show
 from runtime.errors import BadInput
 from runtime.metrics import figures_of_run, figures_of_worker, metrics
 from runtime.signals import Signals
@@ -72,15 +76,33 @@ async def test_the_command_shows_a_table_and_json(
         assert f"{name}: 0 of 20,000 waiting" in capsys.readouterr().out
 
 
+async def test_it_looks_again_until_it_is_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ""
+    async with broker(tmp_path) as running, anyio.create_task_group() as group:
+        group.start_soon(
+            partial(_show, {"here": Server(url=running.url)}, None, watch=True, json=True)
+        )
+        with anyio.fail_after(60):
+            while said.count("\n") < 2:
+                await anyio.sleep(0.01)
+                said += capsys.readouterr().out
+        group.cancel_scope.cancel()
+    assert [json.loads(line)["here"]["queue"]["waiting"] for line in said.splitlines()] == [0, 0]
+
+
 async def test_figures_are_there_for_prometheus(tmp_path: Path) -> None:
     async with broker(tmp_path) as running, working(running.url, Gate()) as worker:
         read = figures_of_worker(worker.describe())
     both = {**read, **figures_of_run(Decisions(asked=3), WriterStats(events=7), Signals())}
-    with metrics(19_309, lambda: both):
-        with urllib.request.urlopen("http://127.0.0.1:19309/metrics") as answer:  # noqa: ASYNC210
-            text = answer.read().decode()
-        with pytest.raises(BadInput, match="metrics_port 19309"), metrics(19_309, lambda: both):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BadInput, match=f"metrics_port {port}"), metrics(port, lambda: both):
             raise AssertionError
+    url = f"http://127.0.0.1:{port}/metrics"
+    with metrics(port, lambda: both), urllib.request.urlopen(url) as answer:  # noqa: ASYNC210
+        text = answer.read().decode()
     assert "# TYPE ostinato_decisions_asked_total counter" in text
     assert "ostinato_decisions_asked_total 3.0" in text
     assert "ostinato_log_events_total 7.0" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,10 +25,12 @@ def run_until_full(*command: str | Path) -> tuple[list[int], str]:
     return [int(line.split()[1]) for line in lines if line.startswith("m ")], error
 
 
-async def check_nothing_lost(path: Path, acknowledged: list[int]) -> None:
+async def check_nothing_lost(
+    path: Path, acknowledged: list[int], *, under_way: Sequence[int] = ()
+) -> None:
     assert len(acknowledged) > 20
     log = open_log(path)
-    assert len(log.read("m")) == acknowledged[-1]
+    assert len(log.read("m")) - acknowledged[-1] in (0, *under_way)
     await log.close()
 
 
@@ -66,7 +69,8 @@ async def test_a_disk_that_becomes_read_only_is_an_error_and_no_more(tmp_path: P
     script += f" && cp '{mounted}'/log.db* '{copy}'"
     acknowledged, error = run_until_full("unshare", "-m", "sh", "-c", script)
     assert "log.db: the disk refused to read or write; check its space" in error
-    await check_nothing_lost(copy / "log.db", acknowledged)
+    # what was under way when the disk failed may be there or not, as a whole
+    await check_nothing_lost(copy / "log.db", acknowledged, under_way=[1 + acknowledged[-1] % 3])
 
 
 async def test_what_may_not_be_written_can_be_read_and_says_so() -> None:

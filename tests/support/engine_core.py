@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Any
 
@@ -29,6 +30,12 @@ def set_step(worker: Any, *, tokens: int | None) -> None:
     scheduler._shares = Shares(
         scheduler.max_num_scheduled_tokens, scheduler.max_num_running_reqs, 0.25
     )
+
+
+def set_short(worker: Any, *, tokens: int) -> None:
+    """Let a question that is alone read so many tokens without a stop."""
+    scheduler = scheduler_of(worker)
+    scheduler._settings = dataclasses.replace(scheduler._settings, short=tokens)
 
 
 def preemptions(worker: Any) -> int:

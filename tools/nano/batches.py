@@ -34,7 +34,7 @@ LONG: Final = 8192
 LONG_SHARE: Final = 0.1
 """At most so many batches are of records beyond `LONG`."""
 
-CURRICULUM: Final = ((0.5, 1024), (0.8, 4096), (1.0, BUCKETS[-1]))
+CURRICULUM: Final = ((0.4, 1024), (0.65, 4096), (1.0, BUCKETS[-1]))
 """Up to which part of a stage, which lengths."""
 
 

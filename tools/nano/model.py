@@ -95,8 +95,7 @@ class LinearAttention(nn.Module):
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
         """Give what each token reads, [B, T, H]; positions play no part."""
         sizes = self.sizes
-        mixed = self.in_proj_qkv(x).transpose(1, 2)
-        mixed = F.silu(self.conv1d(mixed)[..., : x.shape[1]]).transpose(1, 2)
+        mixed = F.silu(_convolved(self.in_proj_qkv(x), self.conv1d.weight))
         query, key, value = (
             part.unflatten(-1, (-1, sizes.linear_dim)) for part in mixed.split(self.split, -1)
         )
@@ -112,6 +111,18 @@ class LinearAttention(nn.Module):
             )
         gate = self.in_proj_z(x).unflatten(-1, (-1, sizes.linear_dim))
         return self.out_proj(self.norm(read, gate).flatten(-2))
+
+
+def _convolved(x: Tensor, weight: Tensor) -> Tensor:
+    """Convolve each channel with its own taps, [B, T, C] and [C, 1, taps].
+
+    Shifted sums: the library's backward pass for depthwise convolutions is slower than all else.
+    """
+    taps = weight.to(x.dtype)
+    count = weight.shape[-1]
+    padded = F.pad(x, (0, 0, count - 1, 0))
+    parts = [padded[:, tap : tap + x.shape[1]] * taps[:, 0, tap] for tap in range(count)]
+    return sum(parts[1:], parts[0])
 
 
 class FullAttention(nn.Module):
@@ -273,10 +284,9 @@ def gated_delta_rule(
     between = (total[..., :, None] - total[..., None, :]).masked_fill(later, -torch.inf).exp()
     scaled = key * beta[..., None]
     # within a chunk, every token's new value depends on the ones before it: a triangular system
-    system = (scaled @ key.transpose(-1, -2)) * between
+    system = ((scaled @ key.transpose(-1, -2)) * between).tril(-1)
     right = torch.cat([value * beta[..., None], scaled * total.exp()[..., None]], -1)
-    solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
-    new, reads = solved.split((value.shape[-1], dim), -1)
+    new, reads = (_unit_inverse(system) @ right).split((value.shape[-1], dim), -1)
     inside = (query @ key.transpose(-1, -2)) * between
     query = query * total.exp()[..., None]
     key = (key * (total[..., -1:] - total).exp()[..., None]).transpose(-1, -2)
@@ -289,3 +299,22 @@ def gated_delta_rule(
         state = state * left[:, :, chunk] + key[:, :, chunk] @ written
     read = torch.stack(outputs, 2).flatten(2, 3)[:, :, :tokens]
     return read.transpose(1, 2)
+
+
+def _unit_inverse(below: Tensor) -> Tensor:
+    """Invert 1 + L for L below the diagonal, [..., CHUNK, CHUNK], in blocks that double.
+
+    [[A, 0], [C, B]]^-1 = [[A^-1, 0], [-B^-1 C A^-1, B^-1]]: products only, which a GPU does faster
+    than many small triangular systems, and as stable as solving them (the series in powers of L is
+    not: where keys repeat, its terms grow without bound before they cancel).
+    """
+    one = torch.eye(CHUNK, dtype=below.dtype, device=below.device)
+    place = torch.arange(CHUNK, device=below.device)
+    with torch.no_grad():
+        inverse = one.expand_as(below)
+        for size in (1 << level for level in range(CHUNK.bit_length() - 1)):
+            block = place // size
+            joins = (block[:, None] == block + 1) & (block % 2 == 0)
+            inverse = inverse - inverse @ (below * joins) @ inverse
+    # a step of Newton's method: it changes rounding alone, and has the inverse's gradient
+    return 2 * inverse - inverse @ (inverse + below @ inverse)

@@ -46,7 +46,6 @@ def main() -> int | str:
 
 def _run() -> int:
     arguments = _parser().parse_args()
-    torch.set_float32_matmul_precision("high")
     recipe = RECIPES[arguments.recipe]
     if arguments.device == "cpu":
         torch.set_num_threads(arguments.threads)

@@ -31,7 +31,7 @@ from tools.nano.stages import (
 
 _WARM_UP: Final = 100
 _TOLD_EVERY: Final = 20  # steps
-_TESTED_TOKENS: Final = 16384  # of a batch of tests
+_TESTED_TOKENS: Final = 131_072  # of a batch of tests
 
 
 Options = dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,6 @@ def question(**changes: Any) -> dict[str, Any]:
     return request(
         questions={"q": {"type": "choice", "criteria": {"a": None, "b": "B"}, **changes}}
     )
-
-
-@pytest.fixture
-def root_logger() -> Iterator[None]:
-    logger = logging.getLogger()
-    handlers, level = list(logger.handlers), logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
 
 
 async def test_an_answer_has_all_that_clients_read():
@@ -344,7 +334,7 @@ async def test_figures():
 
 
 async def test_every_reply_and_every_line_written_for_it_have_the_request_s_id(
-    capsys: pytest.CaptureFixture[str], root_logger: None
+    capsys: pytest.CaptureFixture[str],
 ):
     def complain(request: Any) -> None:
         logging.getLogger("somewhere").warning("odd")

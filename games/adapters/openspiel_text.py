@@ -1,0 +1,55 @@
+"""How a game of OpenSpiel is told, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from games.layouts import Layout
+from games.questions import Option
+
+if TYPE_CHECKING:
+    import pyspiel
+
+PLAIN = Layout(
+    name="plain",
+    version=1,
+    rules="""\
+{title}
+Rules, notation and the numbers of players are those of OpenSpiel's {name}.
+Players: {seats}. A player's payoff is from {low:g} to {high:g}{sum}.
+{shared}
+PLAY
+""",
+    turns={"act": "{who}: {action}\n", "announce": "{public}\n"},
+    options={},
+)
+BARE = msgspec.structs.replace(
+    PLAIN, name="bare", rules="{title}\n\nPLAY\n", turns={"act": "", "announce": "{public}\n"}
+)
+HINTS = msgspec.structs.replace(
+    PLAIN, name="hints", options={"ends": "ends the match with a payoff of {payoff:g}"}
+)
+
+
+def layouts_of(*, perfect: bool) -> dict[str, Layout]:
+    """Give the layouts that a game has, by name.
+
+    `bare` tells neither what is played for nor the actions so far, only what there is to see.
+    `hints` says of an option that it ends the match, and how; what that would tell of a game that
+    hides something, the seat may not know.
+    """
+    layouts = (PLAIN, BARE, HINTS) if perfect else (PLAIN, BARE)
+    return {layout.name: layout for layout in layouts}
+
+
+def option(layout: Layout, state: pyspiel.State, label: str, number: int) -> Option:
+    """Give the option of an action, with what the layout tells of it."""
+    if "ends" not in layout.options:
+        return Option(label)
+    after = state.child(number)
+    if not after.is_terminal():
+        return Option(label)
+    payoff = after.returns()[state.current_player()]
+    return Option(label, layout.describe(["ends"], payoff=payoff))

@@ -1,0 +1,46 @@
+"""`ostinato tournament` as a person sees it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from runtime.cli import tournament
+from runtime.cli.main import run
+
+CUP = """
+game = "tictactoe"
+seeds = 2
+[[agents]]
+name = "ada"
+agent = "random"
+[[agents]]
+name = "bob"
+agent = "random"
+"""
+
+
+def test_standings_are_shown_while_it_runs_and_a_table_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=100)
+    monkeypatch.setattr(tournament, "err", console)
+    monkeypatch.chdir(tmp_path)
+    Path("cup.toml").write_text(CUP)
+    tables: list[str] = []
+    for _ in range(2):  # the second time it is all played
+        assert run(["tournament", "cup.toml"]) == 0
+        tables.append(capsys.readouterr().out)
+    live = terminal.getvalue()
+    assert "4/4" in live
+    for shown in (live, tables[0]):
+        assert "mean return" in shown
+        assert "ada" in shown
+        assert "bob" in shown
+    assert "4 matches of 2 seats" in tables[0]
+    assert "Report: cup-report/report.md" in tables[0]
+    assert tables[1] == tables[0]
