@@ -74,6 +74,8 @@ class _Waiting:
         self.request = request
         self.deadline = time.monotonic() + request.remaining_s
         self.scope = anyio.CancelScope(deadline=anyio.current_time() + request.remaining_s)
+        self.publishing = True
+        self.answered = anyio.Event()
         self.refused = False  # the queue did not take it; it is published again
         self.number: int | None = None  # in the queue
         self.reply: DecisionReply | None = None
@@ -144,7 +146,8 @@ class QueueEngine:
                 # A first attempt cannot have been answered; a resumed decision may have been.
                 if request.attempt == 1 or not await self._found(waiting):
                     await self._publish(waiting, waiting.now())
-                await anyio.sleep_forever()
+                waiting.publishing = False
+                await waiting.answered.wait()
             if waiting.reply is None:
                 raise await self._expired(waiting)
             further = "duplicate"
@@ -198,7 +201,9 @@ class QueueEngine:
                 await self._on_stray(reply, "late")
         elif waiting is not None and waiting.reply is None:
             waiting.reply = reply
-            waiting.scope.cancel()
+            waiting.answered.set()
+            if waiting.publishing:
+                waiting.scope.cancel()
         elif self._on_stray is not None:
             stray = "duplicate" if waiting else self._settled.get(reply.id, "unknown")
             await self._on_stray(reply, stray)

@@ -171,7 +171,7 @@ def _counts(info: ConsumerInfo) -> tuple[object, ...]:
 async def _renew(js: JetStreamContext, info: StreamInfo) -> None:
     """Make the work queue anew, empty; no number is given twice, so that no old answer counts."""
     await js.delete_stream(DECISIONS)
-    config = decisions(max_requests=MAX_REQUESTS)
+    config = decisions()
     await js.add_stream(config.evolve(first_seq=info.state.last_seq + 1))
 
 
@@ -206,7 +206,7 @@ def consumer_of(bundle: str, partition: int) -> str:
     return f"workers-{bundle}-{partition}"
 
 
-def decisions(*, max_requests: int) -> StreamConfig:
+def decisions() -> StreamConfig:
     """Describe the work queue."""
     return StreamConfig(
         name=DECISIONS,
@@ -218,7 +218,7 @@ def decisions(*, max_requests: int) -> StreamConfig:
         retention=RetentionPolicy.WORK_QUEUE,
         storage=StorageType.FILE,
         discard=DiscardPolicy.NEW,
-        max_msgs=max_requests,
+        max_msgs=MAX_REQUESTS,
         max_age=_UNUSED_S,
         duplicate_window=120,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
@@ -10,6 +12,8 @@ import zstandard
 
 from engine.errors import BadRequest, RequestTooLarge
 
+log = logging.getLogger(__name__)
+
 COMPRESS_ABOVE: Final = 1024  # bytes
 DECODED_LIMIT: Final = 256 << 20  # bytes; what a compressed message may unpack to
 _ENCODING: Final = "Content-Encoding"
@@ -17,6 +21,17 @@ _HEADROOM: Final = 1024  # bytes; headers count as payload
 _PIECE: Final = 1 << 20  # bytes
 
 T = TypeVar("T")
+
+
+class _Zstd(threading.local):
+    """What compresses: making it takes longer than most messages do, and threads share none."""
+
+    def __init__(self) -> None:
+        self.packer = zstandard.ZstdCompressor(level=1)
+        self.unpacker = zstandard.ZstdDecompressor()
+
+
+_zstd = _Zstd()
 
 
 def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]:
@@ -48,10 +63,9 @@ def pack(message: msgspec.Struct, *, limit: int) -> tuple[bytes, dict[str, str]]
 
 def _compress(data: bytes, most: int) -> bytes:
     """Compress; what becomes larger than `most` bytes is not always compressed to its end."""
-    compressor = zstandard.ZstdCompressor(level=1)
     if len(data) <= most:
-        return compressor.compress(data)
-    packed, packer = b"", compressor.compressobj(size=len(data))
+        return _zstd.packer.compress(data)
+    packed, packer = b"", zstandard.ZstdCompressor(level=1).compressobj(size=len(data))
     for start in range(0, len(data), _PIECE):
         packed += packer.compress(memoryview(data)[start : start + _PIECE])
         if len(packed) > most:
@@ -70,7 +84,16 @@ def unpack(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T:
             size = zstandard.frame_content_size(data)
             if not 0 <= size <= DECODED_LIMIT:
                 raise BadRequest(f"a message unpacks to {size} bytes, the limit is {DECODED_LIMIT}")
-            data = zstandard.ZstdDecompressor().decompress(data)
+            data = _zstd.unpacker.decompress(data)
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, zstandard.ZstdError) as error:
         raise BadRequest(f"a message of the queue cannot be read: {error}") from error
+
+
+def read(data: bytes, headers: Mapping[str, str] | None, kind: type[T]) -> T | None:
+    """Read a message; None, and a line in the log, if it is damaged."""
+    try:
+        return unpack(data, headers, kind)
+    except BadRequest as error:
+        log.warning("a message cannot be read", extra={"why": str(error)})
+        return None

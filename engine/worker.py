@@ -11,6 +11,7 @@ environment.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -30,6 +31,7 @@ from engine.backend import Backend
 from engine.bundle import TOKENIZER_CONFIG
 from engine.claims import Claims
 from engine.contract import DecisionReply, DecisionRequest, Failure, Prime
+from engine.deliveries import PULL_S, Delivery, Pulls
 from engine.errors import (
     BadRequest,
     DecisionExpired,
@@ -42,7 +44,7 @@ from engine.fleet import ChatInfo, WorkerInfo
 from engine.mock import MockBackend, parse_mock
 from engine.models import Model, open_model, served_name
 from engine.process import exit_with_parent
-from engine.queue import PULL_S, Delivery, Queue
+from engine.queue import Queue
 from engine.remote import PREFIX, parse_remote
 from engine.server import Server
 from engine.settings import WorkerSettings, decode_settings
@@ -58,6 +60,7 @@ GRACE_S: Final = 2.5  # with a last pull and the time to close, under 5 s from s
 _FRESH_S: Final = 1.0
 _CLOSE_S: Final = 1.5
 _RETRY_S: Final = 0.2
+_ACK_AFTER_S: Final = 0.02  # an answer is out; what says so to the queue can wait for others
 _AWAY_S: Final = 2 * PULL_S  # then the last pull of a worker that ends is over
 
 
@@ -81,12 +84,16 @@ class Worker:
         self._ack_wait_s = ack_wait_s
         self._name = uuid.uuid4().hex[:8]
         self._claims = Claims(queue.leases(model.hash), self._name)
+        self._pulls: dict[int, Pulls] = {}  # by partition
         self._taken: set[Delivery] = set()
+        self._characters = 0  # of the state that was taken last; the next may be as long
         self._asking: dict[tuple[str, str], _Asking] = {}
         self._alone = anyio.Lock(fast_acquire=True)  # held by a decision that runs alone
         self._together = 0  # decisions that the backend has, but for one alone
         self._served: set[int] = set()  # partitions with a task that pulls
         self._finished = anyio.Event()  # of any request; then replaced
+        self._done: list[Delivery] = []  # answered, and not yet acknowledged
+        self._some_done = anyio.Event()
         self._pulling = anyio.CancelScope()
         self._counts: Counter[str] = Counter()
         self._gone: set[str] = set()  # sources that did not answer lately
@@ -111,6 +118,7 @@ class Worker:
         await self._queue.announce(self._model.hash, self.describe)
         async with anyio.create_task_group() as keeping:
             keeping.start_soon(self._keep)
+            keeping.start_soon(self._acknowledge)
 
             async def on_prime(prime: Prime) -> None:
                 keeping.start_soon(self._prime, prime)
@@ -149,33 +157,41 @@ class Worker:
                     await self._claims.give_up()
 
     async def _pull_on(self, answering: TaskGroup, partition: int) -> None:
+        pulls = self._pulls.get(partition)
+        if pulls is None:
+            pulls = self._pulls[partition] = self._queue.pulls(
+                self._model.hash, partition, ack_wait_s=self._ack_wait_s
+            )
         try:
-            while not self._ending and partition in self._claims.held:
-                if self._has_room:
-                    await self._pull_one(answering, partition)
+            # what was asked for still comes to a worker that serves the partition no more
+            while not self._ending and (partition in self._claims.held or pulls.due):
+                most = self._room() if partition in self._claims.held else 0
+                if most or pulls.due:
+                    await self._pull_one(answering, pulls, most)
                 else:
                     await self._finished.wait()
         finally:
             self._served.discard(partition)
-
-    @property
-    def _has_room(self) -> bool:
-        characters = sum(len(taken.request.ask.state) for taken in self._taken)
-        return (
-            len(self._taken) < MAX_IN_FLIGHT
-            and characters < MAX_CHARACTERS
-            and not self._alone.locked()
-        )
-
-    async def _pull_one(self, answering: TaskGroup, partition: int) -> None:
-        delivery = None
-        try:
             # What came to a cancelled pull would be nobody's until the time to acknowledge
             # is over. A pull is short, and a drain can wait for it.
             with anyio.CancelScope(shield=True):
-                delivery = await self._queue.pull(
-                    self._model.hash, partition, ack_wait_s=self._ack_wait_s
-                )
+                while pulls.due:
+                    await self._pull_one(answering, pulls, 0)
+
+    def _room(self) -> int:
+        """How many requests may come from one partition, while others get as many."""
+        characters = MAX_CHARACTERS - sum(len(taken.request.ask.state) for taken in self._taken)
+        places = MAX_IN_FLIGHT - len(self._taken)
+        if characters <= 0 or places <= 0 or self._alone.locked():
+            return 0
+        fitting = min(places, characters // max(1, self._characters))
+        return max(1, fitting // len(self._served))
+
+    async def _pull_one(self, answering: TaskGroup, pulls: Pulls, most: int) -> None:
+        delivery = None
+        try:
+            with anyio.CancelScope(shield=True):
+                delivery = await pulls.next(most)
         except QueueUnavailable:
             await anyio.sleep(_RETRY_S)
         if delivery is None:
@@ -185,6 +201,7 @@ class Worker:
                 await delivery.hand_back(delay_s=_AWAY_S)
             return
         self._counts["redelivered"] += delivery.number > 1
+        self._characters = len(delivery.request.ask.state)
         self._taken.add(delivery)
         answering.start_soon(self._finish, delivery)
 
@@ -200,7 +217,7 @@ class Worker:
             finally:
                 self._asking.pop(decision).over.set()
             if asking.scope.cancelled_caught:
-                await delivery.ack()  # nobody waits for it
+                self._is_done(delivery)  # nobody waits for it
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await delivery.hand_back()
@@ -246,6 +263,25 @@ class Worker:
                     await self._cancel(source, decision)
             self._gone = gone
 
+    def _is_done(self, delivery: Delivery) -> None:
+        self._done.append(delivery)
+        self._some_done.set()
+
+    async def _acknowledge(self) -> None:
+        """Acknowledge what is done, several at a time."""
+        try:
+            while True:
+                await self._some_done.wait()
+                await anyio.sleep(_ACK_AFTER_S)
+                await self._acknowledge_done()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._acknowledge_done()
+
+    async def _acknowledge_done(self) -> None:
+        done, self._done, self._some_done = self._done, [], anyio.Event()
+        await self._queue.gather(delivery.ack for delivery in done)
+
     async def _bury(self, request: DecisionRequest, deliveries: int) -> None:
         failed = _failed(request, _worn(request, deliveries))
         await self._queue.publish_answer(request.source, failed)
@@ -269,7 +305,7 @@ class Worker:
         except QueueUnavailable as error:
             log.info("answer not delivered", extra={"decision": request.id, "why": str(error)})
             return  # not acknowledged, so it is delivered again and then answered
-        await delivery.ack()
+        self._is_done(delivery)
 
     async def _publish(self, delivery: Delivery, reply: DecisionReply) -> None:
         """Publish an answer, again and again until its deadline if the broker is away."""
@@ -445,6 +481,7 @@ async def serve_worker(
                     if chat is not None:
                         await queue.announce_chat(model.hash, chat)
                     log.info("worker ready", extra={"bundle": model.hash})
+                    gc.freeze()  # what is there stays, and need not be looked at again and again
                     if on_ready is not None:
                         on_ready(worker)
                     await worker.run()
@@ -472,7 +509,8 @@ def main() -> int:
         settings: WorkerSettings = arguments.settings
         model = open_model(arguments.model, window=settings.longest_record)
         anyio.run(
-            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings)
+            lambda: serve_worker(nats=os.environ[NATS_VARIABLE], model=model, settings=settings),
+            backend_options={"use_uvloop": True},
         )
     except BaseExceptionGroup as group:
         known, _ = group.split(EngineError)

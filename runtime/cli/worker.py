@@ -99,6 +99,7 @@ def worker(
         anyio.run(
             lambda: serve_worker(
                 nats=server, model=opened, settings=settings.worker, on_ready=measure
-            )
+            ),
+            backend_options={"use_uvloop": True},
         )
     return 0

@@ -33,7 +33,7 @@ _CLOSED: Final = 499  # nobody is there to read it; for the log and the metrics
 def application(gateway: Gateway) -> ASGIApp:
     """Give the application that answers for a gateway."""
     routes = Routes(gateway)
-    paths: dict[str, tuple[str, Callable[[Request], Awaitable[Response]]]] = {
+    paths: dict[str, tuple[str, Callable[[Request], Awaitable[ASGIApp]]]] = {
         "/v1/systemone": ("POST", routes.systemone),
         "/v1/chat/completions": ("POST", routes.chat),
         "/v1/completions": ("POST", routes.chat),
@@ -68,18 +68,24 @@ class Routes:
         self._gateway = gateway
         self._openapi = msgspec.json.encode(document(gateway.names))
 
-    async def systemone(self, request: Request) -> Response:
+    async def systemone(self, request: Request) -> ASGIApp:
         """Answer questions about a state."""
         gateway = self._gateway
         caller = gateway.identify(request.headers)  # before anything is unpacked
         body = await self._body(request)
         asked = systemone.read(body, models=gateway.names, caller=caller)
-        async with _while_connected(request):
-            reply = await gateway.decide(asked, caller=caller)
-            return _json(
-                systemone.reply_to(asked, reply, model=gateway.name, confidence=gateway.confidence)
-            )
-        raise ClientDisconnect
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async with _while_connected(receive, sends=True):
+                reply = await gateway.decide(asked, caller=caller)
+                document = systemone.reply_to(
+                    asked, reply, model=gateway.name, confidence=gateway.confidence
+                )
+                await _json(document)(scope, receive, send)
+                return
+            raise ClientDisconnect
+
+        return answer
 
     async def chat(self, request: Request) -> Response:
         """Have a chat's next words written by a worker."""
@@ -89,7 +95,7 @@ class Routes:
         wanted, worker = gateway.chat.read(body, caller=caller)
         gateway.spend(caller, tokens=len(body) // _CHARACTERS_A_TOKEN)
         path = request.url.path.rstrip("/")
-        async with _while_connected(request):
+        async with _while_connected(request.receive, sends=False):
             return await gateway.chat.post(path, wanted, worker)
         raise ClientDisconnect
 
@@ -162,22 +168,31 @@ class Routes:
 
 
 @contextlib.asynccontextmanager
-async def _while_connected(request: Request) -> AsyncIterator[None]:
-    """Leave the block when the client goes away."""
+async def _while_connected(receive: Receive, *, sends: bool) -> AsyncIterator[None]:
+    """Leave the block when the client goes away.
+
+    Args:
+        receive: The request's, whose body was read.
+        sends: The block sends the reply; behind it the server says that there is no more to come.
+    """
+    over = False
 
     async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
+        while (await receive())["type"] != "http.disconnect":
             pass
-        group.cancel_scope.cancel()
+        if not over:
+            group.cancel_scope.cancel()
 
     raised: Exception | None = None
     async with anyio.create_task_group() as group:
         group.start_soon(watch)
         try:
             yield
+            over = sends
         except Problem as error:
             raised = error  # as it is, not in the group of errors that a task group raises
-        group.cancel_scope.cancel()
+        if not over:
+            group.cancel_scope.cancel()
     if raised is not None:
         raise raised
 

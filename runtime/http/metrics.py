@@ -77,9 +77,10 @@ class Metrics:
             registry=registry,
         )
         self._questions = Counter("ostinato_questions", "Questions answered.", registry=registry)
-        self._tokens = Counter(
+        tokens = Counter(
             "ostinato_tokens", "Tokens of records: read, or reused.", ("how",), registry=registry
         )
+        self._read, self._reused = tokens.labels("read"), tokens.labels("reused")
         self._queue = Histogram(
             "ostinato_queue_seconds",
             "From a decision's publication to the worker's pull.",
@@ -112,8 +113,8 @@ class Metrics:
     def answered(self, reply: DecisionReply, *, questions: int) -> None:
         """Count a decision that somebody got."""
         self._questions.inc(questions)
-        self._tokens.labels("read").inc(reply.tokens_read)
-        self._tokens.labels("reused").inc(reply.tokens_reused)
+        self._read.inc(reply.tokens_read)
+        self._reused.inc(reply.tokens_reused)
         self._queue.observe(reply.queue_ms / 1000)
         self._engine.observe(reply.engine_ms / 1000)
         self._steps.inc(reply.steps)

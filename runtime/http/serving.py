@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -169,6 +170,7 @@ async def serve(
         group.start_soon(end_on_signal)
         group.start_soon(answer)
         on_listening()
+        gc.freeze()  # what is there stays, and need not be looked at again and again
         await server.serve(sockets=[listener])
         await gateway.chat.close()
         deciding.cancel_scope.cancel()

@@ -31,7 +31,7 @@ class Usage:
             js = client.jetstream()
             consumers = [len(await js.consumers_info(name)) for name in (DECISIONS, ANSWERS)]
         process = psutil.Process()
-        subscriptions = len(engine._queue._client._subs)
+        subscriptions = len(engine._queue.client._subs)
         row = (*consumers, subscriptions, threading.active_count(), process.num_fds())
         self.rows.append(row)
         self.memory.append(process.memory_info().rss)

@@ -201,7 +201,7 @@ async def test_an_answer_missed_while_away_is_found(running: RunningBroker) -> N
         group.start_soon(asked.ask, engine, "d1")
         await until(lambda: gate.asked)
         # deaf until the answer is in the stream, as between two connections
-        for subscription in list(engine._queue._client._subs.values()):
+        for subscription in list(engine._queue.client._subs.values()):
             if subscription.subject.startswith("answers."):
                 await subscription.unsubscribe()
         gate.opened.set()

@@ -10,12 +10,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engine import queue as queue_module
+from engine import connection, streams
 from engine.broker import MAX_PAYLOAD, RunningBroker, broker
 from engine.contract import DecisionReply
+from engine.deliveries import Delivery, Pulls
 from engine.errors import BadRequest, QueueFull, QueueUnavailable, RequestTooLarge
 from engine.models import open_model
-from engine.queue import Delivery, Queue
+from engine.queue import Queue
 from engine.streams import ANSWERS, DECISIONS, token_of
 from tests.support.queues import AFFINITY, MODEL, PARTITION, raw, request, until
 
@@ -35,11 +36,16 @@ async def queue(running: RunningBroker) -> AsyncIterator[Queue]:
     await queue.close()
 
 
-async def pulled(queue: Queue, *, bundle: str = MODEL.hash, ack_wait_s: float = 10.0) -> Delivery:
+@pytest.fixture
+def pulls(queue: Queue) -> Pulls:
+    return queue.pulls(MODEL.hash, PARTITION)
+
+
+async def pulled(pulls: Pulls, *, most: int = 1) -> Delivery:
     with anyio.fail_after(20):
         while True:
             try:
-                delivery = await queue.pull(bundle, PARTITION, ack_wait_s=ack_wait_s)
+                delivery = await pulls.next(most)
             except QueueUnavailable:
                 await anyio.sleep(0.05)
                 continue
@@ -57,7 +63,7 @@ async def waiting(running: RunningBroker) -> int:
 
 
 async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(connection, "TIMEOUT_S", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -72,7 +78,7 @@ async def test_a_close_that_breaks_off_leaves_no_connection(
         raise ConnectionResetError
 
     queue = await Queue.connect(running.url)
-    client = queue._client
+    client = queue.client
     monkeypatch.setattr(client, "_flush_pending", broken)
     await queue.close()
     assert client.is_closed
@@ -81,11 +87,11 @@ async def test_a_close_that_breaks_off_leaves_no_connection(
 
 
 async def test_a_request_is_delivered_as_it_was_sent_and_forgotten_when_acknowledged(
-    running: RunningBroker, queue: Queue
+    running: RunningBroker, queue: Queue, pulls: Pulls
 ) -> None:
     sent = request(state="é" * 3000)
     await queue.publish_request(MODEL.hash, sent)
-    delivery = await pulled(queue)
+    delivery = await pulled(pulls)
     assert delivery.request == sent
     assert delivery.number == 1
     assert 0 <= delivery.age_s < 20
@@ -102,27 +108,57 @@ async def test_a_publication_counts_once_and_a_further_attempt_again(
 
 
 async def test_what_is_handed_back_or_not_acknowledged_is_delivered_again(queue: Queue) -> None:
+    pulls = queue.pulls(MODEL.hash, PARTITION, ack_wait_s=0.3)
     await queue.publish_request(MODEL.hash, request())
-    first = await pulled(queue, ack_wait_s=0.3)
+    first = await pulled(pulls)
     await first.hand_back()
-    second = await pulled(queue)
-    third = await pulled(queue)  # after the time to acknowledge
+    second = await pulled(pulls)
+    third = await pulled(pulls)  # after the time to acknowledge
     assert [first.number, second.number, third.number] == [1, 2, 3]
 
 
-async def test_another_bundle_never_takes_a_request(running: RunningBroker, queue: Queue) -> None:
+async def test_several_come_at_once_and_no_more_than_were_asked_for(
+    queue: Queue, pulls: Pulls
+) -> None:
+    ids = [f"d{number}" for number in range(20)]
+    for id in ids:
+        await queue.publish_request(MODEL.hash, request(id))
+    found = [(await pulled(pulls, most=8)).request.id]
+    while pulls.due:
+        assert pulls.due < 8
+        found.append((await pulled(pulls, most=0)).request.id)
+    assert await pulls.next(0) is None
+    assert found == ids[:8]
+    while len(found) < len(ids):
+        found.append((await pulled(pulls, most=8)).request.id)
+    assert found == ids
+
+
+async def test_what_did_not_come_in_time_is_not_waited_for(queue: Queue, pulls: Pulls) -> None:
+    await queue.publish_request(MODEL.hash, request("first"))
+    assert (await pulled(pulls, most=8)).request.id == "first"
+    while pulls.due:
+        assert await pulls.next(0) is None
+    await queue.publish_request(MODEL.hash, request("second"))
+    assert await pulls.next(0) is None
+    assert (await pulled(pulls)).request.id == "second"
+
+
+async def test_another_bundle_never_takes_a_request(
+    running: RunningBroker, queue: Queue, pulls: Pulls
+) -> None:
     await queue.publish_request(MODEL.hash, request("mine"))
     await queue.publish_request(OTHER.hash, request("theirs"))
-    theirs = await Queue.connect(running.url)
-    assert (await pulled(theirs, bundle=OTHER.hash)).request.id == "theirs"
-    with anyio.move_on_after(0.2):
-        assert await theirs.pull(OTHER.hash, PARTITION) is None
-    assert (await pulled(queue)).request.id == "mine"
-    await theirs.close()
+    other = await Queue.connect(running.url)
+    theirs = other.pulls(OTHER.hash, PARTITION)
+    assert (await pulled(theirs)).request.id == "theirs"
+    assert await theirs.next(1) is None
+    assert (await pulled(pulls)).request.id == "mine"
+    await other.close()
 
 
 async def test_a_damaged_message_is_dropped_and_others_go_on(
-    running: RunningBroker, queue: Queue
+    running: RunningBroker, queue: Queue, pulls: Pulls
 ) -> None:
     async with raw(running.url) as client:
         for data, headers in [
@@ -134,7 +170,7 @@ async def test_a_damaged_message_is_dropped_and_others_go_on(
                 f"decide.{MODEL.hash}.{token_of(AFFINITY)}", data, headers=headers
             )
     await queue.publish_request(MODEL.hash, request("sound"))
-    delivery = await pulled(queue)
+    delivery = await pulled(pulls)
     assert delivery.request.id == "sound"
     await delivery.ack()
     await until(lambda: holds(running, 0))
@@ -167,13 +203,13 @@ async def test_the_first_answer_is_kept(queue: Queue) -> None:
 
 
 async def test_an_oversize_request_is_refused_with_both_numbers_and_the_next_is_fine(
-    queue: Queue,
+    queue: Queue, pulls: Pulls
 ) -> None:
     incompressible = os.urandom(MAX_PAYLOAD).hex()  # half of it remains
     with pytest.raises(RequestTooLarge, match=rf"\d+ bytes.* takes, {MAX_PAYLOAD - 1024}"):
         await queue.publish_request(MODEL.hash, request(state=incompressible * 2))
     await queue.publish_request(MODEL.hash, request("next"))
-    assert (await pulled(queue)).request.id == "next"
+    assert (await pulled(pulls)).request.id == "next"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "*", ">", "a\n"])
@@ -184,45 +220,45 @@ async def test_names_that_cannot_be_in_a_subject_are_refused(queue: Queue, name:
 
 
 async def test_a_full_queue_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "MAX_REQUESTS", 3)
+    monkeypatch.setattr(streams, "MAX_REQUESTS", 3)
     async with broker(tmp_path) as running:
         queue = await Queue.connect(running.url)
         for number in range(3):
             await queue.publish_request(MODEL.hash, request(f"d{number}"))
         with pytest.raises(QueueFull, match="3 decisions are waiting"):
             await queue.publish_request(MODEL.hash, request("more"))
-        await (await pulled(queue)).ack()
+        await (await pulled(queue.pulls(MODEL.hash, PARTITION))).ack()
         await until(lambda: holds(running, 2))
         await queue.publish_request(MODEL.hash, request("more"))
         await queue.close()
 
 
 async def test_streams_that_were_deleted_are_made_again(
-    running: RunningBroker, queue: Queue
+    running: RunningBroker, queue: Queue, pulls: Pulls
 ) -> None:
     await queue.publish_request(MODEL.hash, request("before"))
-    await (await pulled(queue)).ack()
+    await (await pulled(pulls)).ack()
     before = await queue.ensure_streams()
     async with raw(running.url) as client:
         for name in (DECISIONS, ANSWERS):
             await client.jetstream().delete_stream(name)
     await queue.publish_request(MODEL.hash, request("after"))
-    assert (await pulled(queue)).request.id == "after"
+    assert (await pulled(pulls)).request.id == "after"
     await queue.publish_answer("log1", DecisionReply(id="after", attempt=1))
     assert await queue.find_answer("log1", "after") is not None
     assert await queue.ensure_streams() != before
 
 
 async def test_consumers_and_subscriptions_stay_constant_over_restarts(
-    running: RunningBroker, queue: Queue
+    running: RunningBroker, queue: Queue, pulls: Pulls
 ) -> None:
     counts: list[tuple[int, int]] = []
     for round_ in range(4):
         await queue.publish_request(MODEL.hash, request(f"d{round_}"))
-        await (await pulled(queue)).ack()
+        await (await pulled(pulls)).ack()
         async with raw(running.url) as client:
             consumers = await client.jetstream().consumers_info(DECISIONS)
-        counts.append((len(consumers), len(queue._client._subs)))
+        counts.append((len(consumers), len(queue.client._subs)))
         back = queue.reconnected
         os.kill(running.info.pid, signal.SIGKILL)
         await running.child.wait()

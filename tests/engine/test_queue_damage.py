@@ -10,6 +10,7 @@ import pytest
 
 from engine import streams
 from engine.broker import RunningBroker, broker
+from engine.deliveries import Pulls
 from engine.errors import QueueUnavailable
 from engine.queue import Queue
 from tests.support.queues import MODEL, PARTITION, request, until
@@ -34,12 +35,17 @@ async def queue(running: RunningBroker) -> AsyncIterator[Queue]:
         await queue.close()
 
 
-async def pulled(queue: Queue) -> list[str]:
+@pytest.fixture
+def pulls(queue: Queue) -> Pulls:
+    return queue.pulls(MODEL.hash, PARTITION)
+
+
+async def pulled(pulls: Pulls) -> list[str]:
     """Take what there is, and look once more when there is nothing."""
     found: list[str] = []
     while True:
         try:
-            delivery = await queue.pull(MODEL.hash, PARTITION)
+            delivery = await pulls.next(1)
         except QueueUnavailable:
             await anyio.sleep(0.05)
             continue
@@ -50,12 +56,12 @@ async def pulled(queue: Queue) -> list[str]:
 
 
 async def is_whole(queue: Queue) -> bool:
-    return await streams.require_whole(queue._js, MODEL.hash, PARTITION)
+    return await streams.require_whole(queue.js, MODEL.hash, PARTITION)
 
 
 @pytest.mark.parametrize("part", [0.2, 0.8])
 async def test_a_queue_that_passes_over_requests_is_made_anew(
-    running: RunningBroker, queue: Queue, part: float
+    running: RunningBroker, queue: Queue, pulls: Pulls, part: float
 ) -> None:
     before = await queue.ensure_streams()
     await running.child.stop()
@@ -68,23 +74,23 @@ async def test_a_queue_that_passes_over_requests_is_made_anew(
     last = await queue.publish_request(MODEL.hash, request("d0", attempt=2))
 
     async def is_new() -> bool:
-        await pulled(queue)
+        await pulled(pulls)
         return await queue.ensure_streams() != before
 
     await until(is_new)
     number = await queue.publish_request(MODEL.hash, request("d1", attempt=2))
     assert number > last  # no acknowledgement of an earlier request is taken for its
-    assert await pulled(queue) == ["d1"]
+    assert await pulled(pulls) == ["d1"]
     assert await is_whole(queue)
 
 
 @pytest.mark.parametrize("restart", [False, True])
 async def test_a_queue_that_is_whole_stays(
-    running: RunningBroker, queue: Queue, restart: bool
+    running: RunningBroker, queue: Queue, pulls: Pulls, restart: bool
 ) -> None:
     before = await queue.ensure_streams()
     for number in range(6):
-        delivery = await queue.pull(MODEL.hash, PARTITION)
+        delivery = await pulls.next(1)
         assert delivery is not None
         assert await is_whole(queue)
         match number % 3:
@@ -102,7 +108,7 @@ async def test_a_queue_that_is_whole_stays(
     found: list[str] = []
 
     async def all_came() -> bool:
-        found.extend(await pulled(queue))  # what was handed back comes after its delay
+        found.extend(await pulled(pulls))  # what was handed back comes after its delay
         return len(found) >= MANY - 4
 
     await until(all_came)

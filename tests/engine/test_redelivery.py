@@ -137,6 +137,7 @@ async def test_what_was_delivered_too_often_is_answered_as_failed(
     await redeliver_after(running.url, MODEL, 0.2)
     backend = Scripted()
     queue = await Queue.connect(running.url)
+    pulls = queue.pulls(MODEL.hash, PARTITION)
     async with connect_engine(running.url, MODEL, source="log1") as engine:
 
         async def ask(decision: str) -> None:
@@ -147,9 +148,9 @@ async def test_what_was_delivered_too_often_is_answered_as_failed(
             async with anyio.create_task_group() as group:
                 group.start_soon(ask, f"d{lost}")
                 for number in range(1, lost + 1):
-                    delivery = await queue.pull(MODEL.hash, PARTITION)
+                    delivery = await pulls.next(1)
                     while delivery is None:  # the one before ended without a word
-                        delivery = await queue.pull(MODEL.hash, PARTITION)
+                        delivery = await pulls.next(1)
                     assert delivery.number == number
                 async with working(running.url, backend):
                     await until(lambda: nothing_waits(running))

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engine import queue as queue_module
+from engine import connection
 from engine.broker import find_server
 from engine.client import connect_engine
 from engine.errors import QueueUnavailable
@@ -147,7 +147,7 @@ async def test_tls_with_certificates_on_both_sides(
             working(mutual, Scripted()),
         ):
             assert (await engine.decide(request())).id == "d1"
-        monkeypatch.setattr(queue_module, "_TIMEOUT_S", 1.0)
+        monkeypatch.setattr(connection, "TIMEOUT_S", 1.0)
         for unknown in (Server(url=url, ca=tmp_path / "ca.pem"), Server(url=url)):
             with pytest.raises(QueueUnavailable, match="no NATS server takes this connection"):
                 await Queue.connect(unknown)

@@ -71,11 +71,11 @@ async def test_a_long_decision_is_not_delivered_again_while_it_is_worked_on(
     running: RunningBroker, queue: Queue, listener: Listener
 ) -> None:
     async def long(request: DecisionRequest) -> DecisionReply:
-        await anyio.sleep(1.5)
+        await anyio.sleep(2.5)
         return await backend.answer(request)
 
     backend, other = Scripted(long), Scripted()
-    async with working(running.url, backend, ack_wait_s=0.5):
+    async with working(running.url, backend, ack_wait_s=1.0):
         await queue.publish_request(MODEL.hash, request())
         await until(lambda: backend.asked)
         async with working(running.url, other):
@@ -91,7 +91,7 @@ async def test_a_redelivery_after_the_answer_is_not_decided_again(
     backend = Scripted()
     await redeliver_after(running.url, MODEL, 0.3)
     await queue.publish_request(MODEL.hash, request())
-    lost = await queue.pull(MODEL.hash, PARTITION)
+    lost = await queue.pulls(MODEL.hash, PARTITION).next(1)
     assert lost is not None
     await queue.publish_answer("log1", await backend.answer(request()))
     async with working(running.url, backend):
@@ -284,13 +284,20 @@ async def test_a_deadline_ends_the_work_and_what_is_too_late_is_not_begun(
 ) -> None:
     gate = Gate()
     async with working(running.url, gate):
-        await queue.publish_request(MODEL.hash, request("begun", remaining_s=0.2))
+        await queue.publish_request(MODEL.hash, request("first", remaining_s=60.0))
+        await until(lambda: gate.asked)  # from now on it takes what comes at once
+        await queue.publish_request(MODEL.hash, request("begun", remaining_s=1.0))
         await until(lambda: listener.replies)
+        gate.opened.set()
+        await until(lambda: len(listener.replies) == 2)
     await queue.publish_request(MODEL.hash, request("late", remaining_s=0))
     async with working(running.url, gate):
-        await until(lambda: len(listener.replies) == 2)
-    assert [asked.id for asked in gate.asked] == ["begun"]
-    for reply, where in zip(listener.replies, ("in the engine", "in the queue"), strict=True):
+        await until(lambda: len(listener.replies) == 3)
+    assert [asked.id for asked in gate.asked] == ["first", "begun"]
+    replies = {reply.id: reply for reply in listener.replies}
+    assert replies["first"].failure is None
+    for id, where in (("begun", "in the engine"), ("late", "in the queue")):
+        reply = replies[id]
         assert reply.failure is not None
         assert reply.failure.code == DecisionExpired.code
         assert where in reply.failure.message

@@ -177,5 +177,5 @@ async def redeliver_after(url: str, model: Model, seconds: float) -> None:
     queue = await Queue.connect(url)
     for partition in range(PARTITIONS):
         config = consumer(model.hash, partition, ack_wait_s=seconds)
-        await queue._js.add_consumer(DECISIONS, config)
+        await queue.js.add_consumer(DECISIONS, config)
     await queue.close()
