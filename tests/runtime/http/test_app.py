@@ -41,7 +41,7 @@ async def test_an_answer_has_all_that_clients_read():
         assert reply.status_code == 200
         document = msgspec.json.decode(reply.content, type=SystemOneReply)
         assert list(document.answers) == list(EXAMPLE["questions"])
-        assert document.x_form, document.x_record == ("independent", "neutral")
+        assert (document.x_form, document.x_record) == ("independent", "neutral")
         assert document.usage.input_tokens == document.x_tokens_read + document.x_tokens_reused
         assert len(reply.headers["x-typesafe-request-id"]) == 32
         again = await client.post(URL + "/", json=request(extra=1, x_other=[2]))
@@ -275,6 +275,16 @@ async def test_a_fault_of_ours_is_one_request_s_alone():
         assert reply.status_code == 500
         assert reply.json()["detail"]["error_type"] == "internal_error"
         assert (await client.post(URL, json=EXAMPLE)).status_code == 200
+
+
+async def test_other_sites_are_not_let_in():
+    async with served() as (client, _):
+        site = {"Origin": "https://elsewhere.example"}
+        reply = await client.post(URL, json=EXAMPLE, headers=site)
+        assert not [name for name in reply.headers if name.startswith("access-control-")]
+        asked = await client.options(URL, headers=site | {"Access-Control-Request-Method": "POST"})
+        assert asked.status_code == 405
+        assert not [name for name in asked.headers if name.startswith("access-control-")]
 
 
 async def test_any_bearer_will_do_without_keys():
