@@ -14,7 +14,6 @@ from games.expedition.game import ExpeditionState
 from games.expedition.rules import Situation
 from games.expedition.world import World
 
-
 Followers = tuple[tuple[int, Situation], ...]
 """What may come next, with the faces of chance."""
 
