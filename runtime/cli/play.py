@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from engine.client import Engine, Stray
@@ -211,7 +212,7 @@ async def _play(
 
     `keep` is called with each result.
     """
-    tables = [_table(job) for job in jobs]  # a job that cannot be played leaves no log behind
+    tables = [_seated(job) for job in jobs]  # a job that cannot be played leaves no log behind
     async with AsyncExitStack() as stack:
         log = open_log(log_file, synchronous=settings.synchronous)
         stack.push_async_callback(log.close)
@@ -260,7 +261,7 @@ async def _play(
         return reports
 
 
-def _table(job: Job) -> tuple[Game, list[Seat]]:
+def _seated(job: Job) -> tuple[Game, list[Seat]]:
     """Give a job's game and agents, which suit one another."""
     game = load_game(job.game)
     seats = [Seat(name, make_agent(name)) for name in job.seats]
@@ -269,9 +270,9 @@ def _table(job: Job) -> tuple[Game, list[Seat]]:
 
 
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
-    table = Table(title="Matches", title_justify="left")
-    table.add_column("game", overflow="fold")
-    table.add_column("agent", no_wrap=True)
+    table = _table("Matches")
+    table.add_column("game", no_wrap=True)
+    table.add_column("agent", overflow="fold")
     for heading in ("seat", "return", "won", "95 %", "drawn", "lost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job, report in played:
@@ -290,9 +291,10 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
             )
     out.print(table)
     if model is not None:
-        table = Table(title=f"Decisions by {model.name}", title_justify="left")
-        for heading in ("game", "asked", "failed", "forced", "read", "reused", "p50 ms", "p95 ms"):
-            table.add_column(heading, justify="left" if heading == "game" else "right")
+        table = _table(f"Decisions by {model.name}")
+        table.add_column("game", no_wrap=True)
+        for heading in ("asked", "failed", "forced", "read", "reused", "p50 ms", "p95 ms"):
+            table.add_column(heading, justify="right")
         for job, report in played:
             counts = report.decisions
             numbers = (counts.asked, counts.failed, counts.forced)
@@ -314,8 +316,20 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
     out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)
 
 
+def _table(title: str) -> Table:
+    """Make a table whose columns fit 80 characters, without lines between them."""
+    return Table(
+        title=title,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+
+
 def _chat_table(played: list[tuple[Job, RunReport]]) -> Table:
-    table = Table(title="Chat agents", title_justify="left")
+    table = _table("Chat agents")
     for heading in ("game", "answers", "read", "reused", "written", "p50 ms", "p95 ms"):
         table.add_column(heading, justify="left" if heading == "game" else "right")
     for job, report in played:

@@ -24,11 +24,15 @@ from engine.queue import Queue
 from tests.support.queues import MODEL, alive, redeliver_after, request, until
 
 RUNS = """
+import signal
 import sys
 from pathlib import Path
 import anyio
 from engine.embedded import embedded
 from engine.models import open_model
+
+# a shell without job control starts what runs in the background with this signal ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
     async with embedded(open_model("mock"), home=Path(sys.argv[1]), source="log1"):
