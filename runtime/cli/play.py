@@ -233,6 +233,7 @@ async def _play(
                 seed=seed,
                 concurrency=settings.concurrency,
                 terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
+                home=settings.home,
                 on_result=on_result,
             )
             for job, (game, seats) in zip(jobs, tables, strict=True)

@@ -100,7 +100,7 @@ async def _play(
         log = None
         try:
             log = open_log(log_file, synchronous=settings.synchronous)
-            played = Tournament(plan, game, log, on_counted=show.counted)
+            played = Tournament(plan, game, log, home=settings.home, on_counted=show.counted)
             wanted = {number: plan.agents[number].model or default for number in played.asking}
             models = {spec: model_of(spec, settings) for spec in set(wanted.values())}
             engines = {
