@@ -231,10 +231,23 @@ def _files(package: str) -> bytes:
     if found is None:
         return b""
     folders = found.submodule_search_locations
-    files = (
-        [Path(found.origin or "")]
+    stats = (
+        [_told(found.origin or "", os.stat(found.origin or ""))]
         if folders is None
-        else [file for folder in folders for file in Path(folder).rglob("*.py")]
+        else [told for folder in folders for told in _sources(folder)]
     )
-    stats = sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     return repr((package, stats)).encode()
+
+
+def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.endswith(".py"):
+            yield _told(entry.path, entry.stat())
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry.path)
+
+
+def _told(path: str, stat: os.stat_result) -> tuple[str, int, int]:
+    return path, stat.st_size, stat.st_mtime_ns
