@@ -272,8 +272,8 @@ def _seated(job: Job) -> tuple[Game, list[Seat]]:
 
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
     table = _table("Matches")
-    table.add_column("game", no_wrap=True)
-    table.add_column("agent", overflow="fold")
+    for heading in ("game", "agent"):
+        table.add_column(heading, overflow="fold")
     for heading in ("seat", "return", "won", "95 %", "drawn", "lost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job, report in played:
@@ -293,9 +293,9 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
     out.print(table)
     if model is not None:
         table = _table(f"Decisions by {model.name}")
-        table.add_column("game", no_wrap=True)
+        table.add_column("game", overflow="fold")
         for heading in ("asked", "failed", "forced", "read", "reused", "p50 ms", "p95 ms"):
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", no_wrap=True)
         for job, report in played:
             counts = report.decisions
             numbers = (counts.asked, counts.failed, counts.forced)
