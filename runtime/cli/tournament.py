@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.console import Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -20,11 +21,11 @@ from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from runtime.cli.common import ConfigFlag, JsonFlag, ModelFlag, model_of, settings_of
-from runtime.cli.show import err, out, print_json, show_signals
+from runtime.cli.show import err, out, plain_table, print_json, show_signals
 from runtime.plots import new_figure
 from runtime.settings import Settings
 from runtime.tournament.plan import Plan, pairings, read_plan, seats_of
-from runtime.tournament.report import final_table, markdown, pair_elo, write_report
+from runtime.tournament.report import final_table, pair_elo, summary, tests, unit, write_report
 from runtime.tournament.run import Outcome, Tournament
 from runtime.tournament.standings import Standings
 from runtime.tournament.stats import Elo
@@ -78,10 +79,33 @@ def tournament(
             }
         )
     else:
-        out.print(markdown(outcome).split("## Seats")[0].split("\n", 2)[2], soft_wrap=True)
+        _show(outcome)
         show_signals(outcome.signals)
         out.print(f"Report: {folder / 'report.md'}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _show(outcome: Outcome) -> None:
+    table = plain_table(summary(outcome))
+    table.add_column("agent", overflow="fold")
+    headings = ("95 %", "matches", "won", "drawn", "lost", "score", "asked", "tokens", "GPU s")
+    for heading in (unit(outcome), *headings):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in final_table(outcome):
+        table.add_row(
+            escape(row.name),
+            f"{row.rating:+.1f}",
+            f"{row.error:.1f}",
+            *(f"{count:,}" for count in (row.matches, row.won, row.drawn, row.lost)),
+            "-" if row.score is None else f"{row.score:.1%}",
+            f"{row.decisions_a_match:.1f}",
+            f"{row.tokens_a_match:,.0f}",
+            f"{row.engine_s_a_match:.3f}",
+        )
+    table.caption = "asked, tokens and seconds of the engine are for each match"
+    out.print(table)
+    for line in filter(None, tests(outcome)):
+        out.print(line, markup=False, highlight=False)
 
 
 def _finite(elo: Elo | None) -> dict[str, float | None] | None:
@@ -96,7 +120,7 @@ async def _play(
     plan: Plan, game: Game, log_file: Path, default: str | None, settings: Settings, *, quiet: bool
 ) -> Outcome:
     async with AsyncExitStack() as stack:
-        show = stack.enter_context(_Show(plan, game, quiet=quiet))
+        show = stack.enter_context(_Progress(plan, game, quiet=quiet))
         log = None
         try:
             log = open_log(log_file, synchronous=settings.synchronous)
@@ -131,7 +155,7 @@ async def _engine(
     )
 
 
-class _Show:
+class _Progress:
     """Progress and standings on a terminal, while it runs."""
 
     def __init__(self, plan: Plan, game: Game, *, quiet: bool) -> None:
@@ -141,7 +165,7 @@ class _Show:
         if plan.budget.matches is not None:
             total = min(total, plan.budget.matches)
         self._progress = Progress(
-            TextColumn(plan.game), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+            TextColumn(escape(plan.game)), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         )
         self._task = self._progress.add_task("", total=total)
         self._standings: Standings | None = None
@@ -151,7 +175,7 @@ class _Show:
             else Live(console=err, get_renderable=self._render, refresh_per_second=4)
         )
 
-    def __enter__(self) -> _Show:
+    def __enter__(self) -> _Progress:
         if self._live is not None:
             self._live.__enter__()
         return self
@@ -175,7 +199,7 @@ class _Show:
         for agent, line in ranked:
             mean = line.returned / max(1, line.matches)
             counts = map(str, (line.matches, line.won, line.drawn, line.lost))
-            table.add_row(agent.name, *counts, f"{mean:+.3f}")
+            table.add_row(escape(agent.name), *counts, f"{mean:+.3f}")
         test = self._plan.sprt
         pairs = self._standings.pairs.get((0, 1)) if self._standings is not None else None
         if test is not None and pairs is not None:

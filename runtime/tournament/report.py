@@ -104,7 +104,7 @@ def write_report(outcome: Outcome, folder: Path) -> None:
         (folder / "seats.csv").write_text(_seats_csv(outcome), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{folder}: {error.strerror}; name a folder that can be written") from error
-    _plot_ratings(rows, _unit(outcome), folder / "ratings.svg")
+    _plot_ratings(rows, unit(outcome), folder / "ratings.svg")
     _plot_seats(outcome, folder / "seats.svg")
 
 
@@ -114,24 +114,23 @@ def markdown(outcome: Outcome) -> str:
     lines = [
         f"# {plan.game}, {plan.format.replace('_', ' ')}",
         "",
-        f"{standings.matches:,} matches of {outcome.seats} seats, seed {plan.seed};"
-        f" {_STOPS[outcome.stop]}."
-        + (f" {standings.truncated:,} were truncated." if standings.truncated else ""),
+        summary(outcome),
         "",
-        f"| agent | {_unit(outcome)} | 95 % | matches | won | drawn | lost | score | mean return |"
+        f"| agent | {unit(outcome)} | 95 % | matches | won | drawn | lost | score | mean return |"
         " decisions | tokens | GPU s | fallbacks |",
         "| --- |" + " ---: |" * 12,
     ]
     for row in final_table(outcome):
         score = "-" if row.score is None else f"{row.score:.1%}"
+        name = row.name.replace("|", "&#124;")
         lines.append(
-            f"| {row.name} | {row.rating:+.1f} | {row.error:.1f} | {row.matches} | {row.won} |"
+            f"| {name} | {row.rating:+.1f} | {row.error:.1f} | {row.matches} | {row.won} |"
             f" {row.drawn} | {row.lost} | {score} | {row.mean_return:+.3f} |"
             f" {row.decisions_a_match:.1f} | {row.tokens_a_match:,.0f} |"
             f" {row.engine_s_a_match:.3f} | {row.fallbacks} |"
         )
     lines += ["", "Decisions, tokens and seconds of the engine are for each match.", ""]
-    lines += _test(outcome)
+    lines += tests(outcome)
     lines += ["## Seats", "", "| seat | won | drawn | lost | mean return |", "|" + " ---: |" * 5]
     for seat, (won, drawn, lost, returned) in enumerate(standings.seats):
         count = max(1, won + drawn + lost)
@@ -140,7 +139,18 @@ def markdown(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _test(outcome: Outcome) -> list[str]:
+def summary(outcome: Outcome) -> str:
+    """Give what was played, and why it ended, in a line."""
+    standings = outcome.standings
+    return (
+        f"{standings.matches:,} matches of {outcome.seats} seats, seed {outcome.plan.seed};"
+        f" {_STOPS[outcome.stop]}."
+        + (f" {standings.truncated:,} were truncated." if standings.truncated else "")
+    )
+
+
+def tests(outcome: Outcome) -> list[str]:
+    """Give the lines on two agents' difference and on the sequential test, if there are any."""
     lines: list[str] = []
     names = [agent.name for agent in outcome.plan.agents]
     difference = pair_elo(outcome)
@@ -164,7 +174,8 @@ def _test(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _unit(outcome: Outcome) -> str:
+def unit(outcome: Outcome) -> str:
+    """Name what agents are rated by."""
     return "mean return" if outcome.seats == 1 else "Elo" if outcome.seats == 2 else "skill"
 
 
