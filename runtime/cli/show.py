@@ -74,10 +74,10 @@ def _encode(document: Any) -> str:
     return json.dumps(msgspec.to_builtins(document), separators=(",", ":"))
 
 
-def plain_table(title: str) -> Table:
+def plain_table(title: str = "") -> Table:
     """Make a table whose columns fit 80 characters, without lines between them."""
     return Table(
-        title=escape(title),
+        title=escape(title) or None,
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

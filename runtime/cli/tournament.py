@@ -25,7 +25,15 @@ from runtime.cli.show import err, out, plain_table, print_json, show_signals
 from runtime.plots import new_figure
 from runtime.settings import Settings
 from runtime.tournament.plan import Plan, pairings, read_plan, seats_of
-from runtime.tournament.report import final_table, pair_elo, summary, tests, unit, write_report
+from runtime.tournament.report import (
+    figures,
+    final_table,
+    pair_elo,
+    summary,
+    tests,
+    unit,
+    write_report,
+)
 from runtime.tournament.run import Outcome, Tournament
 from runtime.tournament.standings import Standings
 from runtime.tournament.stats import Elo
@@ -86,25 +94,23 @@ def tournament(
 
 
 def _show(outcome: Outcome) -> None:
-    table = plain_table(summary(outcome))
-    table.add_column("agent", overflow="fold")
-    headings = ("95 %", "matches", "won", "drawn", "lost", "score", "asked", "tokens", "GPU s")
-    for heading in (unit(outcome), *headings):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in final_table(outcome):
-        table.add_row(
-            escape(row.name),
-            f"{row.rating:+.1f}",
-            f"{row.error:.1f}",
-            *(f"{count:,}" for count in (row.matches, row.won, row.drawn, row.lost)),
-            "-" if row.score is None else f"{row.score:.1%}",
-            f"{row.decisions_a_match:.1f}",
-            f"{row.tokens_a_match:,.0f}",
-            f"{row.engine_s_a_match:.3f}",
-        )
-    table.caption = "asked, tokens and seconds of the engine are for each match"
+    out.print(summary(outcome), highlight=False, soft_wrap=True)
+    table = plain_table()
+    columns = figures(outcome)
+    left_out = {"mean return", "fallbacks"} - {unit(outcome)}  # the report has them
+    shown = [heading for heading in columns if heading not in left_out]
+    for heading in shown:
+        if heading == "agent":
+            table.add_column(heading, overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for cells in zip(*(columns[heading] for heading in shown), strict=True):
+        table.add_row(*map(escape, cells))
     out.print(table)
-    for line in filter(None, tests(outcome)):
+    for line in (
+        "Asked, tokens and GPU seconds are for each match.",
+        *filter(None, tests(outcome)),
+    ):
         out.print(line, markup=False, highlight=False)
 
 

@@ -60,3 +60,16 @@ def test_names_of_any_characters_are_shown_as_they_are(
     assert "[/a]" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert "| [/a] a&#124;da |" in Path("cup-report/report.md").read_text()
+
+
+def test_alone_nobody_wins_or_loses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("solo.toml").write_text(CUP.replace("tictactoe", "expedition"))
+    assert run(["tournament", "solo.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 matches of 1 seat," in shown
+    for text in (shown, Path("solo-report/report.md").read_text().partition("## Seats")[0]):
+        assert "mean return" in text
+        assert not {"won", "lost", "score"} & set(text.split())
