@@ -31,16 +31,22 @@ BARE = msgspec.structs.replace(
 HINTS = msgspec.structs.replace(
     PLAIN, name="hints", options={"ends": "ends the match with a payoff of {payoff:g}"}
 )
+REPLIES = msgspec.structs.replace(
+    HINTS,
+    name="replies",
+    options={**HINTS.options, "lets": "lets another end the match with a payoff of {payoff:g}"},
+)
 
 
 def layouts_of(*, perfect: bool) -> dict[str, Layout]:
     """Give the layouts that a game has, by name.
 
     `bare` tells neither what is played for nor the actions so far, only what there is to see.
-    `hints` says of an option that it ends the match, and how; what that would tell of a game that
-    hides something, the seat may not know.
+    `hints` says of an option that it ends the match, and how; `replies` also that the next player
+    could then end it, with the least payoff that this may bring. What either would tell of a game
+    that hides something, the seat may not know.
     """
-    layouts = (PLAIN, BARE, HINTS) if perfect else (PLAIN, BARE)
+    layouts = (PLAIN, BARE, HINTS, REPLIES) if perfect else (PLAIN, BARE)
     return {layout.name: layout for layout in layouts}
 
 
@@ -48,8 +54,11 @@ def option(layout: Layout, state: pyspiel.State, label: str, number: int) -> Opt
     """Give the option of an action, with what the layout tells of it."""
     if "ends" not in layout.options:
         return Option(label)
-    after = state.child(number)
-    if not after.is_terminal():
+    seat, after = state.current_player(), state.child(number)
+    if after.is_terminal():
+        return Option(label, layout.describe(["ends"], payoff=after.returns()[seat]))
+    if "lets" not in layout.options or after.is_chance_node() or after.current_player() == seat:
         return Option(label)
-    payoff = after.returns()[state.current_player()]
-    return Option(label, layout.describe(["ends"], payoff=payoff))
+    replies = (after.child(reply) for reply in after.legal_actions())
+    payoffs = [each.returns()[seat] for each in replies if each.is_terminal()]
+    return Option(label, layout.describe(["lets"], payoff=min(payoffs)) if payoffs else None)

@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
     Attributes:
         ids: [B, T].
-        lengths: [B].
+        lengths: Of the records, without what stands behind them, [B].
         questions: Positions of the questions' tokens, -1 where there is none, [B, Q, L].
         options: Likewise, [B, Q, M, L].
         types: [B, Q].
@@ -169,7 +169,7 @@ def collate(records: Sequence[RecordData], *, answers: bool, answer_weight: floa
                 _fill(spans[row, place, number], span)
             targets[row, place, : len(field.target)] = field.target
             values[row, place, : len(field.values)] = field.values
-    lengths = np.array([len(text) for text in texts])
+    lengths = np.array([len(record.input_ids) for record in records])
     games = np.array([record.game for record in records])
     arrays: tuple[Any, ...] = (
         ids, lengths, questions, spans, types, targets, values, games, kinds, weights
