@@ -158,7 +158,7 @@ def _scaled(worth: int) -> float:
 
 
 def two_plies(own: int, mask: int) -> dict[int, int]:
-    """Give for each column that is not full 1 for a win at once, -1 if the other then wins, or 0."""
+    """Give for each column that is not full 1 for a win, -1 if the other then wins, or 0."""
     places, found = playable(mask), dict[int, int]()
     for column in range(COLUMNS):
         place = places & _COLUMN[column]

@@ -195,7 +195,7 @@ def _plain(encoder: Encoder, text: str) -> RecordData:
 
 
 def _tokenizer_texts() -> Iterator[str]:
-    """Give lines: where no token ends a line and says more, the cells of a board keep their places."""
+    """Give lines: no token ends a line and says more, so the cells of a board keep their places."""
     for text in _texts():
         yield from text.split("\n")
         yield from _BREAKS
