@@ -6,6 +6,7 @@ python -m benchmarks.replay [--matches 1000]
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import statistics
 import tempfile
@@ -27,7 +28,7 @@ from runtime.match import MatchResult
 from runtime.play import Run
 from runtime.recordings import open_recordings
 from runtime.replay import replay_file, replay_match
-from runtime.snapshots import Snapshots
+from runtime.snapshots import _files
 from runtime.table import Seat
 from runtime.travel import open_moment
 from store.sqlite import open_log
@@ -35,6 +36,7 @@ from store.sqlite import open_log
 GAME = "tictactoe"
 LONG = "openspiel:pig(winscore=650,horizon=3000)"
 LONG_SEATS = ("random", "random")
+REPEATS = 5
 
 
 async def play(path: Path, matches: int, at_once: int) -> float:
@@ -58,6 +60,11 @@ async def replayed(path: Path, processes: int) -> float:
     return report.turns / (time.perf_counter() - started)
 
 
+def repeated(work: Callable[[], float]) -> float:
+    """Give the median of several times."""
+    return statistics.median(work() for _ in range(REPEATS))
+
+
 def timed_ms(work: Callable[[], object]) -> float:
     """Give how long a call takes."""
     started = time.perf_counter()
@@ -72,33 +79,51 @@ async def travel(folder: Path, console: Console) -> None:
     game = load_game(LONG)
     seats = [Seat(name, make_agent(name)) for name in LONG_SEATS]
     results: list[MatchResult] = []
-    await Run(log, game, seats, matches=1, seed=1, on_result=results.append).play()
+    run = Run(log, game, seats, matches=1, seed=1, home=folder, on_result=results.append)
+    await run.play()
     await log.close()
     [match] = results
+
+    async def first_ms(version: int, home: Path) -> float:
+        """Open the file and look, as a process that has just started."""
+        _files.cache_clear()
+        async with open_recordings(path) as recordings:
+            return timed_ms(lambda: open_moment(recordings, match.match, version, home=home))
+
     async with open_recordings(path) as recordings:
         events = len(recordings.read(match.match))
-        full = min(
-            timed_ms(lambda: replay_match(recordings.read(match.match), game=game))
-            for _ in range(3)
-        )
+        versions = range(0, events, max(1, events // 100))
 
         def look(version: int) -> float:
-            kept = Snapshots(folder, match.match)
-            return timed_ms(lambda: open_moment(recordings, match.match, version, snapshots=kept))
+            return timed_ms(lambda: open_moment(recordings, match.match, version, home=folder))
 
-        first = look(events - 1)
-        later = [look(version) for version in range(0, events, max(1, events // 100))]
-    size = sum(file.stat().st_size for file in (folder / "snapshots").rglob("*.pickle"))
+        full = repeated(
+            lambda: timed_ms(lambda: replay_match(recordings.read(match.match), game=game))
+        )
+        looks = [repeated(lambda version=version: look(version)) for version in versions]
+    first = [
+        statistics.median([await first_ms(version, folder) for _ in range(REPEATS)])
+        for version in versions
+    ]
+    elsewhere = [await first_ms(events - 1, folder / str(number)) for number in range(REPEATS)]
+    size = sum(file.stat().st_size for file in (folder / "snapshots").rglob("*") if file.is_file())
     table = Table(
-        "match", "turns", "full replay", "first look", "later, median", "later, worst", "snapshots"
+        "full replay",
+        "look, median",
+        "worst",
+        "first look, median",
+        "worst",
+        "without snapshots",
+        "snapshots",
+        title=f"{LONG}, {match.turns:,} turns, opened at {len(versions)} versions",
     )
     table.add_row(
-        LONG,
-        f"{match.turns:,}",
-        f"{full:.0f} ms",
-        f"{first:.0f} ms",
-        f"{statistics.median(later):.1f} ms",
-        f"{max(later):.1f} ms",
+        f"{full:.1f} ms",
+        f"{statistics.median(looks):.1f} ms",
+        f"{max(looks):.1f} ms",
+        f"{statistics.median(first):.1f} ms",
+        f"{max(first):.1f} ms",
+        f"{statistics.median(elsewhere):.0f} ms",
         f"{size / 1024:,.0f} KiB",
     )
     console.print(table)
@@ -106,6 +131,7 @@ async def travel(folder: Path, console: Console) -> None:
 
 async def main(matches: int = 1000) -> None:
     """Print both tables."""
+    logging.getLogger("runtime.signals").setLevel(logging.ERROR)  # random agents repeat themselves
     console = Console(width=110)
     console.print(machine_line(), soft_wrap=True, highlight=False)
     cores = os.cpu_count() or 1

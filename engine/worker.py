@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -165,6 +166,7 @@ class Worker:
         try:
             # what was asked for still comes to a worker that serves the partition no more
             while not self._ending and (partition in self._claims.held or pulls.due):
+                await anyio.lowlevel.checkpoint_if_cancelled()  # what waits below is shielded
                 most = self._room() if partition in self._claims.held else 0
                 if most or pulls.due:
                     await self._pull_one(answering, pulls, most)

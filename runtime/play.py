@@ -13,6 +13,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import anyio
 import msgspec
@@ -74,6 +75,7 @@ class Run:
         seed: int | None = None,
         concurrency: int = CONCURRENCY,
         terms: Terms | None = None,
+        home: Path | None = None,
         on_result: Callable[[MatchResult], None] | None = None,
     ) -> None:
         """Describe a run; nothing happens yet.
@@ -86,6 +88,7 @@ class Run:
             seed: Of the run; None draws one.
             concurrency: How many matches are under way at once; one where a person plays.
             terms: What holds for every match that starts now; a resumed one keeps its own.
+            home: The data folder, where snapshots of long matches are kept; None keeps none.
             on_result: Called with each match that has ended or paused, in their order.
 
         Raises:
@@ -100,7 +103,7 @@ class Run:
         self._concurrency = 1 if any(seat.agent.interactive for seat in seats) else concurrency
         self._terms = terms or Terms()
         self._on_result = on_result
-        self._tally = Tally()
+        self._tally = Tally(home=home)
         self._live = LiveMatches(log, self._tally.signals)
 
     @property

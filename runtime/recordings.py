@@ -33,6 +33,7 @@ class Recordings:
     def __init__(self, path: Path, log: EventLog | None) -> None:
         self._path = path
         self._log = log
+        self._last: list[Recorded] = []
         self.most_at_once = sys.maxsize if log is None else 512
 
     def count(self) -> int:
@@ -48,9 +49,14 @@ class Recordings:
         """
         if self._log is not None:
             return self._log.read(match, start=start, stop=stop)
+        if not self._last or self._last[0].match != match:
+            self._last = self._find(match)
+        return self._last[start:stop]
+
+    def _find(self, match: str) -> list[Recorded]:
         for recorded in read_export(self._path):
             if recorded[0].match == match:
-                return recorded[start:stop]
+                return recorded
         raise UnknownMatch(f"{self._path} has no match {match!r}; name one that it has")
 
     def all(self) -> Iterator[list[Recorded] | Lost]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from runtime.fold import Fold
 from runtime.signals import Signals, Watch
+from runtime.snapshots import KeepingWatch
 from store.events import (
     ActionRefused,
     AnswerDiscarded,
@@ -97,14 +99,20 @@ class Tally:
     """
 
     def __init__(
-        self, signals: Signals | None = None, *, names: Sequence[str] | None = None
+        self,
+        signals: Signals | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        home: Path | None = None,
     ) -> None:
         """Count from zero.
 
         Args:
             signals: Of the run, where each match has a tally of its own.
             names: What signals call the agents, by seat; default: as the match names them.
+            home: The data folder, where snapshots of long matches are kept; None keeps none.
         """
+        self._home = home
         self.signals = signals or Signals()
         self._names = names
         self._counts: Counter[str] = Counter()
@@ -136,9 +144,10 @@ class Tally:
             case _:
                 pass
 
-    def watch(self, log: EventLog, fold: Fold) -> Watch:
-        """Look for signals in one match from here on."""
-        return Watch(self.signals, log, fold, self._names)
+    def watch(self, log: EventLog, fold: Fold) -> Watch | KeepingWatch:
+        """Look for signals in one match from here on, and keep snapshots where they are wanted."""
+        watch = Watch(self.signals, log, fold, self._names)
+        return watch if self._home is None else KeepingWatch(self._home, watch, log, fold)
 
     def decisions(self) -> Decisions:
         """Give the counts as they stand."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import msgspec
 
 from engine.contract import encode_ask
 from games.base import Game, View
 from games.registry import load_recorded
+from runtime.compare import compare_truth
 from runtime.errors import BadInput, ReplayDiffers
-from runtime.fold import Fold, advance, begin, state_hash
+from runtime.fold import Fold, advance, begin
 from runtime.recordings import Recordings
 from runtime.requests import Request, derive_again
-from runtime.snapshots import EVERY, Snapshots
-from store.errors import UnknownMatch
-from store.events import (
-    ChanceDrawn,
-    DecisionAnswered,
-    DecisionFailed,
-    DecisionRequested,
-    EpochStarted,
-    MatchStarted,
-    TurnTaken,
-)
+from runtime.snapshots import MOVED, Keeper, Snapshots
+from store.events import DecisionAnswered, DecisionFailed, DecisionRequested, MatchStarted
 from store.log import Recorded
 
 
@@ -53,7 +48,7 @@ def open_moment(
     version: int,
     *,
     game: Game | None = None,
-    snapshots: Snapshots | None = None,
+    home: Path | None = None,
 ) -> Moment:
     """Give a match just after the event at `version`.
 
@@ -62,74 +57,77 @@ def open_moment(
         match: Its id.
         version: From 0.
         game: The rules; None loads the game that the match names.
-        snapshots: Where folds of earlier looks are, and are kept.
+        home: The data folder, which may have snapshots of the match and gets those that are
+            missing on the way; None folds all events.
 
     Raises:
         UnknownMatch: There is no such match.
         BadInput: The match has no such version.
-        ReplayDiffers: With this code the match does not come to the recorded state or request.
+        ReplayDiffers: With this code the match does not come to the recorded state, views or
+            request.
         CorruptLog: An event on the way is damaged.
         GamesError: The game is not known here, or its rules forbid what was recorded.
     """
-    fold, last = _fold(recordings, match, version, game, snapshots)
-    event, state = last.event, fold.state
-    if isinstance(event, MatchStarted | TurnTaken | ChanceDrawn | EpochStarted):
-        _check(last, "state_hash", event.state_hash, state_hash(state))
+    [first] = recordings.read(match, stop=1)
+    fold, recorded = _nearest(recordings, first, version, home) or _start(
+        recordings, first, version, game
+    )
+    moved = last = recorded[0]
+    keeper = home and Keeper(home, fold, {0: first.hash, **_hashes(recorded)}.get)
+    for last in recorded[1:]:
+        fold = advance(fold, last.event)
+        if isinstance(last.event, MOVED):
+            moved = last
+        if keeper:
+            keeper.see(fold, last.event)
+    state, seats = fold.state, len(fold.started.seats)
+    assert isinstance(moved.event, MOVED)  # as the first event is, and that of every snapshot
+    for pair in compare_truth(state, moved.event, seats):
+        _check(moved, *pair)
     asked = request = None
-    if isinstance(event, DecisionRequested | DecisionAnswered | DecisionFailed):
+    if isinstance(last.event, DecisionRequested | DecisionAnswered | DecisionFailed):
         asked = fold.asked[-1].request
-        view = state.view(asked.seat)
-        request = derive_again(view, asked)
+        request = derive_again(state.view(asked.seat), asked)
         _check(last, "sha256", asked.sha256, request.sha256)
-    views = tuple(state.view(seat) for seat in range(len(fold.started.seats)))
+    views = tuple(map(state.view, range(seats)))
     return Moment(recorded=last, fold=fold, views=views, asked=asked, request=request)
 
 
-def _fold(
-    recordings: Recordings,
-    match: str,
-    version: int,
-    game: Game | None,
-    snapshots: Snapshots | None,
-) -> tuple[Fold, Recorded]:
-    """Fold the events up to `version`, from the nearest snapshot on."""
-    fold = None
-    if snapshots is not None and version >= EVERY:
-        fold = snapshots.nearest(version, lambda at: _record(recordings, match, at))
-    start = 0 if fold is None else fold.next_version - 1
-    recorded = recordings.read(match, start=start, stop=version + 1)
+def _nearest(
+    recordings: Recordings, first: Recorded, version: int, home: Path | None
+) -> tuple[Fold, list[Recorded]] | None:
+    """Give the last sound snapshot, and the events from its last one up to `version`."""
+    if home is None:
+        return None
+    for snapshot in Snapshots(home, first.hash).before(version):
+        recorded = recordings.read(first.match, start=snapshot.version, stop=version + 1)
+        if recorded and recorded[-1].version == version and snapshot.fits(recorded[0]):
+            return snapshot.fold, recorded
+    return None
+
+
+def _start(
+    recordings: Recordings, first: Recorded, version: int, game: Game | None
+) -> tuple[Fold, list[Recorded]]:
+    """Give the fold at a match's start, and its events up to `version`."""
+    recorded = recordings.read(first.match, stop=version + 1)
     if not recorded or recorded[-1].version != version:
-        raise _no_version(recordings, match, version)
-    if fold is None:
-        fold = _begin(recorded[0], game)
-    for each in recorded[1:]:
-        fold = advance(fold, each.event)
-        if snapshots is not None:
-            snapshots.offer(fold, each)
-    return fold, recorded[-1]
-
-
-def _begin(first: Recorded, game: Game | None) -> Fold:
+        end = recordings.read(first.match)[-1].version
+        raise BadInput(
+            f"match {first.match} has versions 0 to {end}, not {version}; name one of these"
+        )
     started = first.event
     assert isinstance(started, MatchStarted)  # no log and no file takes another first event
     rules = game or load_recorded(started.game)
-    return begin(first.match, started, rules.start(seats=len(started.seats), seed=started.seed))
+    state = rules.start(seats=len(started.seats), seed=started.seed)
+    return begin(first.match, started, state), recorded
 
 
-def _record(recordings: Recordings, match: str, version: int) -> Recorded | None:
-    try:
-        found = recordings.read(match, start=version, stop=version + 1)
-    except UnknownMatch:
-        return None
-    return found[0] if found else None
+def _hashes(recorded: Sequence[Recorded]) -> dict[int, bytes]:
+    return {each.version: each.hash for each in recorded}
 
 
-def _no_version(recordings: Recordings, match: str, version: int) -> BadInput:
-    last = recordings.read(match)[-1].version
-    return BadInput(f"match {match} has versions 0 to {last}, not {version}; name one of these")
-
-
-def _check(recorded: Recorded, field: str, expected: str, found: str) -> None:
+def _check(recorded: Recorded, field: str, expected: object, found: object) -> None:
     if expected != found:
         raise ReplayDiffers(
             f"match {recorded.match}, version {recorded.version}: {field} was {expected} and is"

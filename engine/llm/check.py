@@ -41,6 +41,8 @@ _USED = (
             "waiting",
         ),
     ),
+    ("vllm.v1.engine.core", "", ("get_request_block_hasher",)),
+    ("vllm.v1.request", "Request", ("all_token_ids", "block_hashes")),
     ("vllm.v1.core.kv_cache_coordinator", "KVCacheCoordinator", ("single_type_managers",)),
     (
         "vllm.v1.core.single_type_kv_cache_manager",

@@ -18,7 +18,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 
 from engine.head import JointHead
-from engine.llm import lora, seeds
+from engine.llm import hashes, lora, seeds
 from engine.llm.applied import unapplied
 from engine.llm.features import FeaturePool, refuse_foreign_cache, share_of_cache
 from engine.llm.plan import find_plan
@@ -37,6 +37,7 @@ class DecisionWorker(Worker):
     def init_device(self) -> None:
         """Replace what vLLM does slowly or wrongly, before anything is built with it."""
         refuse_foreign_cache(self.vllm_config)
+        hashes.install()
         if self.vllm_config.lora_config is not None:
             lora.install()
         if current_platform.is_cpu():

@@ -202,6 +202,13 @@ class OpenSpielGame:
             layout_version=self.layout.version,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_announced": None}  # what makes it text cannot be pickled
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        self.__dict__.update(attributes)
+        self._announced = None if self._perfect else _public_observation(self._game)
+
     def start(self, *, seats: int, seed: int) -> OpenSpielState:
         """Give the first state; nothing depends on the seed.
 

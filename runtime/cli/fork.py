@@ -101,7 +101,7 @@ async def _play_on(
             seats=seats,
             engine=engine,
             terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
-            tally=Tally(),
+            tally=Tally(home=settings.home),
         )
         known = recorded_of(log, name)
         live = Match.resume(table, known) if known else Match.fork(table, name, parent)

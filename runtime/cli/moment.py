@@ -11,7 +11,6 @@ import msgspec
 from runtime.cli.show import out, print_json
 from runtime.fold import state_hash
 from runtime.recordings import open_recordings
-from runtime.snapshots import Snapshots
 from runtime.travel import Moment, open_moment
 
 
@@ -50,7 +49,7 @@ def show(file: Path, match: str, version: int, *, home: Path, json: bool) -> int
 
 async def _open(file: Path, match: str, version: int, home: Path) -> Moment:
     async with open_recordings(file) as recordings:
-        return open_moment(recordings, match, version, snapshots=Snapshots(home, match))
+        return open_moment(recordings, match, version, home=home)
 
 
 def _print(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 import typer
-from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from engine.client import Engine, Stray
@@ -32,7 +32,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, Spool, out, progress, show_signals
+from runtime.cli.show import TASK, Spool, out, plain_table, progress, show_signals
 from runtime.errors import BadInput
 from runtime.exam.marks import interval
 from runtime.match import MatchResult
@@ -233,6 +233,7 @@ async def _play(
                 seed=seed,
                 concurrency=settings.concurrency,
                 terms=Terms(fallback=settings.fallback, deadline_s=settings.deadline_s),
+                home=settings.home,
                 on_result=on_result,
             )
             for job, (game, seats) in zip(jobs, tables, strict=True)
@@ -270,9 +271,9 @@ def _seated(job: Job) -> tuple[Game, list[Seat]]:
 
 
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
-    table = _table("Matches")
-    table.add_column("game", no_wrap=True)
-    table.add_column("agent", overflow="fold")
+    table = plain_table("Matches")
+    for heading in ("game", "agent"):
+        table.add_column(heading, overflow="fold")
     for heading in ("seat", "return", "won", "95 %", "drawn", "lost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job, report in played:
@@ -283,24 +284,24 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
             lost = ended - sums.won - sums.drawn
             counts = (sums.won, f"{low:.0%}-{high:.0%}", sums.drawn, lost)
             table.add_row(
-                f"{job.game} ({ended})" if seat == 0 else "",
-                agent,
+                escape(f"{job.game} ({ended})") if seat == 0 else "",
+                escape(agent),
                 str(seat),
                 f"{sums.returned / max(1, ended):+.2f}",
                 *(map(str, counts) if len(job.seats) > 1 else "----"),
             )
     out.print(table)
     if model is not None:
-        table = _table(f"Decisions by {model.name}")
-        table.add_column("game", no_wrap=True)
+        table = plain_table(f"Decisions by {model.name}")
+        table.add_column("game", overflow="fold")
         for heading in ("asked", "failed", "forced", "read", "reused", "p50 ms", "p95 ms"):
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", no_wrap=True)
         for job, report in played:
             counts = report.decisions
             numbers = (counts.asked, counts.failed, counts.forced)
             tokens = (counts.tokens_read, counts.tokens_reused)
             table.add_row(
-                job.game,
+                escape(job.game),
                 *(f"{count:,}" for count in (*numbers, *tokens)),
                 *("-" if ms is None else f"{ms:.1f}" for ms in (counts.p50_ms, counts.p95_ms)),
             )
@@ -316,27 +317,15 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
     out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)
 
 
-def _table(title: str) -> Table:
-    """Make a table whose columns fit 80 characters, without lines between them."""
-    return Table(
-        title=title,
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
-
-
 def _chat_table(played: list[tuple[Job, RunReport]]) -> Table:
-    table = _table("Chat agents")
+    table = plain_table("Chat agents")
     for heading in ("game", "answers", "read", "reused", "written", "p50 ms", "p95 ms"):
         table.add_column(heading, justify="left" if heading == "game" else "right")
     for job, report in played:
         chats = report.chats
         counts = (chats.answers, chats.tokens_read, chats.tokens_reused, chats.tokens_written)
         table.add_row(
-            job.game,
+            escape(job.game),
             *(f"{count:,}" for count in counts),
             *("-" if ms is None else f"{ms:.1f}" for ms in (chats.p50_ms, chats.p95_ms)),
         )

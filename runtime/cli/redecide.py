@@ -128,7 +128,7 @@ def _table(title: str, headings: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in headings:
         justify = "left" if heading in ("question", "in decision") else "right"
-        table.add_column(heading, justify=justify)
+        table.add_column(heading, justify=justify, overflow="fold")
     return table
 
 

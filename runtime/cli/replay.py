@@ -15,6 +15,7 @@ from runtime.cli.common import JsonFlag, ModelFlag, check_match, settings_of
 from runtime.cli.show import TASK, out, print_json, progress
 from runtime.recordings import open_recordings
 from runtime.replay import ReplayReport, replay_file
+from store.export import SUFFIXES
 
 REPLAY_DIFFERS = 4
 SHOWN = 20
@@ -97,6 +98,8 @@ def replay(
         return redecide.compare(file, redecided, settings, match=match, plot=plot, json=json)
     if forked is not None:
         assert match is not None
+        if log is None and file.name.endswith(SUFFIXES):
+            raise typer.BadParameter(f"{file} takes no new match; name a log with --log.")
         return fork.play_on(
             file, match, forked, seat or [], settings, model=model, log_file=log or file, json=json
         )
@@ -109,6 +112,7 @@ def _check_flags(**given: object) -> None:
     names = {"redecided": "--redecide", "forked": "--fork", "at": "--at"}
     if len(modes) > 1:
         raise typer.BadParameter(f"take one of {' and '.join(names[mode] for mode in modes)}.")
+    absent = (None, [])
     for flag, needs in (
         ("at", "match"),
         ("forked", "match"),
@@ -117,7 +121,7 @@ def _check_flags(**given: object) -> None:
         ("seat", "forked"),
         ("log", "forked"),
     ):
-        if (given[flag] and not given[needs]) or (given[flag] == 0 and given[needs] is None):
+        if given[flag] not in absent and given[needs] in absent:
             name, other = (names.get(each, f"--{each}") for each in (flag, needs))
             raise typer.BadParameter(f"{name} needs {other}.")
 

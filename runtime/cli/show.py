@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -71,6 +72,18 @@ class Spool:
 
 def _encode(document: Any) -> str:
     return json.dumps(msgspec.to_builtins(document), separators=(",", ":"))
+
+
+def plain_table(title: str = "") -> Table:
+    """Make a table whose columns fit 80 characters, without lines between them."""
+    return Table(
+        title=escape(title) or None,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
 
 
 def show_signals(report: SignalReport) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.console import Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -20,11 +21,19 @@ from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from runtime.cli.common import ConfigFlag, JsonFlag, ModelFlag, model_of, settings_of
-from runtime.cli.show import err, out, print_json, show_signals
+from runtime.cli.show import err, out, plain_table, print_json, show_signals
 from runtime.plots import new_figure
 from runtime.settings import Settings
 from runtime.tournament.plan import Plan, pairings, read_plan, seats_of
-from runtime.tournament.report import final_table, markdown, pair_elo, write_report
+from runtime.tournament.report import (
+    figures,
+    final_table,
+    pair_elo,
+    summary,
+    tests,
+    unit,
+    write_report,
+)
 from runtime.tournament.run import Outcome, Tournament
 from runtime.tournament.standings import Standings
 from runtime.tournament.stats import Elo
@@ -78,10 +87,31 @@ def tournament(
             }
         )
     else:
-        out.print(markdown(outcome).split("## Seats")[0].split("\n", 2)[2], soft_wrap=True)
+        _show(outcome)
         show_signals(outcome.signals)
         out.print(f"Report: {folder / 'report.md'}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _show(outcome: Outcome) -> None:
+    out.print(summary(outcome), highlight=False, soft_wrap=True)
+    table = plain_table()
+    columns = figures(outcome)
+    left_out = {"mean return", "fallbacks"} - {unit(outcome)}  # the report has them
+    shown = [heading for heading in columns if heading not in left_out]
+    for heading in shown:
+        if heading == "agent":
+            table.add_column(heading, overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for cells in zip(*(columns[heading] for heading in shown), strict=True):
+        table.add_row(*map(escape, cells))
+    out.print(table)
+    for line in (
+        "Asked, tokens and GPU seconds are for each match.",
+        *filter(None, tests(outcome)),
+    ):
+        out.print(line, markup=False, highlight=False)
 
 
 def _finite(elo: Elo | None) -> dict[str, float | None] | None:
@@ -96,11 +126,11 @@ async def _play(
     plan: Plan, game: Game, log_file: Path, default: str | None, settings: Settings, *, quiet: bool
 ) -> Outcome:
     async with AsyncExitStack() as stack:
-        show = stack.enter_context(_Show(plan, game, quiet=quiet))
+        show = stack.enter_context(_Progress(plan, game, quiet=quiet))
         log = None
         try:
             log = open_log(log_file, synchronous=settings.synchronous)
-            played = Tournament(plan, game, log, on_counted=show.counted)
+            played = Tournament(plan, game, log, home=settings.home, on_counted=show.counted)
             wanted = {number: plan.agents[number].model or default for number in played.asking}
             models = {spec: model_of(spec, settings) for spec in set(wanted.values())}
             engines = {
@@ -131,7 +161,7 @@ async def _engine(
     )
 
 
-class _Show:
+class _Progress:
     """Progress and standings on a terminal, while it runs."""
 
     def __init__(self, plan: Plan, game: Game, *, quiet: bool) -> None:
@@ -141,7 +171,7 @@ class _Show:
         if plan.budget.matches is not None:
             total = min(total, plan.budget.matches)
         self._progress = Progress(
-            TextColumn(plan.game), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+            TextColumn(escape(plan.game)), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         )
         self._task = self._progress.add_task("", total=total)
         self._standings: Standings | None = None
@@ -151,7 +181,7 @@ class _Show:
             else Live(console=err, get_renderable=self._render, refresh_per_second=4)
         )
 
-    def __enter__(self) -> _Show:
+    def __enter__(self) -> _Progress:
         if self._live is not None:
             self._live.__enter__()
         return self
@@ -175,7 +205,7 @@ class _Show:
         for agent, line in ranked:
             mean = line.returned / max(1, line.matches)
             counts = map(str, (line.matches, line.won, line.drawn, line.lost))
-            table.add_row(agent.name, *counts, f"{mean:+.3f}")
+            table.add_row(escape(agent.name), *counts, f"{mean:+.3f}")
         test = self._plan.sprt
         pairs = self._standings.pairs.get((0, 1)) if self._standings is not None else None
         if test is not None and pairs is not None:

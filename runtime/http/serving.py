@@ -37,6 +37,7 @@ _CHECK_S: Final = 0.5
 _MISSES: Final = 2  # a worker that is silent for so many checks is taken for gone
 _HEADERS: Final = 32 << 10  # bytes
 _HEADERS_S: Final = 10.0
+_IDLE_S: Final = 60  # clients keep a connection for 30 s, and must not find it closed by then
 
 
 class Server(uvicorn.Server):
@@ -65,8 +66,10 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """Count anew."""
+        """Count anew, size and time."""
         self._size = 0
+        self._timer.cancel()
+        self._timer = self.loop.call_later(_HEADERS_S, self.transport.abort)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -153,6 +156,7 @@ async def serve(
             access_log=False,
             log_config=None,
             server_header=False,
+            timeout_keep_alive=_IDLE_S,
             timeout_graceful_shutdown=int(GRACE_S),
         )
         server = Server(config)

@@ -209,7 +209,7 @@ def _check(path: Path, plan: Plan, game: Game) -> None:
         )
     if len(agents) < seats:
         raise BadInput(
-            f"{path}: {len(agents)} agents cannot fill {seats} seats of {facts.id};"
+            f"{path}: {len(agents)} of {seats} seats of {facts.id} have an agent;"
             " add agents, or name the same one twice under two names"
         )
     for number, agent in enumerate(agents):

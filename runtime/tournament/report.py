@@ -104,34 +104,53 @@ def write_report(outcome: Outcome, folder: Path) -> None:
         (folder / "seats.csv").write_text(_seats_csv(outcome), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{folder}: {error.strerror}; name a folder that can be written") from error
-    _plot_ratings(rows, _unit(outcome), folder / "ratings.svg")
+    _plot_ratings(rows, unit(outcome), folder / "ratings.svg")
     _plot_seats(outcome, folder / "seats.svg")
+
+
+def figures(outcome: Outcome) -> dict[str, list[str]]:
+    """Give the final table as texts: each column's heading, and its cells from the best down."""
+    rows = final_table(outcome)
+    columns = {
+        "agent": [row.name for row in rows],
+        unit(outcome): [f"{row.rating:+.1f}" for row in rows],
+    }
+    if outcome.seats > 1:  # alone, nobody wins or loses against anybody
+        columns |= {"95 %": [f"{row.error:.1f}" for row in rows]}
+    columns |= {"matches": [f"{row.matches:,}" for row in rows]}
+    if outcome.seats > 1:
+        columns |= {
+            "won": [f"{row.won:,}" for row in rows],
+            "drawn": [f"{row.drawn:,}" for row in rows],
+            "lost": [f"{row.lost:,}" for row in rows],
+            "score": ["-" if row.score is None else f"{row.score:.1%}" for row in rows],
+        }
+    return columns | {
+        "mean return": [f"{row.mean_return:+.3f}" for row in rows],
+        "asked": [f"{row.decisions_a_match:.1f}" for row in rows],
+        "tokens": [f"{row.tokens_a_match:,.0f}" for row in rows],
+        "GPU s": [f"{row.engine_s_a_match:.3f}" for row in rows],
+        "fallbacks": [f"{row.fallbacks:,}" for row in rows],
+    }
 
 
 def markdown(outcome: Outcome) -> str:
     """Give the report as text."""
-    plan, standings = outcome.plan, outcome.standings
+    plan, standings, columns = outcome.plan, outcome.standings, figures(outcome)
     lines = [
         f"# {plan.game}, {plan.format.replace('_', ' ')}",
         "",
-        f"{standings.matches:,} matches of {outcome.seats} seats, seed {plan.seed};"
-        f" {_STOPS[outcome.stop]}."
-        + (f" {standings.truncated:,} were truncated." if standings.truncated else ""),
+        summary(outcome),
         "",
-        f"| agent | {_unit(outcome)} | 95 % | matches | won | drawn | lost | score | mean return |"
-        " decisions | tokens | GPU s | fallbacks |",
-        "| --- |" + " ---: |" * 12,
+        f"| {' | '.join(columns)} |",
+        "| --- |" + " ---: |" * (len(columns) - 1),
     ]
-    for row in final_table(outcome):
-        score = "-" if row.score is None else f"{row.score:.1%}"
-        lines.append(
-            f"| {row.name} | {row.rating:+.1f} | {row.error:.1f} | {row.matches} | {row.won} |"
-            f" {row.drawn} | {row.lost} | {score} | {row.mean_return:+.3f} |"
-            f" {row.decisions_a_match:.1f} | {row.tokens_a_match:,.0f} |"
-            f" {row.engine_s_a_match:.3f} | {row.fallbacks} |"
-        )
-    lines += ["", "Decisions, tokens and seconds of the engine are for each match.", ""]
-    lines += _test(outcome)
+    lines += [
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+        for cells in zip(*columns.values(), strict=True)
+    ]
+    lines += ["", "Asked, tokens and GPU seconds are for each match.", ""]
+    lines += tests(outcome)
     lines += ["## Seats", "", "| seat | won | drawn | lost | mean return |", "|" + " ---: |" * 5]
     for seat, (won, drawn, lost, returned) in enumerate(standings.seats):
         count = max(1, won + drawn + lost)
@@ -140,7 +159,18 @@ def markdown(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _test(outcome: Outcome) -> list[str]:
+def summary(outcome: Outcome) -> str:
+    """Give what was played, and why it ended, in a line."""
+    standings = outcome.standings
+    return (
+        f"{standings.matches:,} matches of {_seats(outcome.seats)}, seed {outcome.plan.seed};"
+        f" {_STOPS[outcome.stop]}."
+        + (f" {standings.truncated:,} were truncated." if standings.truncated else "")
+    )
+
+
+def tests(outcome: Outcome) -> list[str]:
+    """Give the lines on two agents' difference and on the sequential test, if there are any."""
     lines: list[str] = []
     names = [agent.name for agent in outcome.plan.agents]
     difference = pair_elo(outcome)
@@ -164,7 +194,12 @@ def _test(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _unit(outcome: Outcome) -> str:
+def _seats(count: int) -> str:
+    return "1 seat" if count == 1 else f"{count} seats"
+
+
+def unit(outcome: Outcome) -> str:
+    """Name what agents are rated by."""
     return "mean return" if outcome.seats == 1 else "Elo" if outcome.seats == 2 else "skill"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -55,9 +56,17 @@ class Tournament:
         game: Game,
         log: EventLog,
         *,
+        home: Path | None = None,
         on_counted: Callable[[Standings], None] | None = None,
     ) -> None:
         """Describe it; nothing happens yet.
+
+        Args:
+            plan: The file.
+            game: The rules.
+            log: Where the matches are, or go.
+            home: The data folder, where snapshots of long matches are kept; None keeps none.
+            on_counted: Called with the standings after each match that is counted.
 
         Raises:
             CannotPlay, UnknownAgent: An agent is none, or cannot play the game.
@@ -65,6 +74,7 @@ class Tournament:
         self._plan = plan
         self._game = game
         self._log = log
+        self._home = home
         self._on_counted = on_counted
         self._seats = seats_of(plan, game)
         self._agents = [make_agent(each.agent) for each in plan.agents]
@@ -176,7 +186,9 @@ class Tournament:
             engine=None,
             terms=Terms(fallback=plan.fallback, deadline_s=plan.deadline_s),
             tally=Tally(
-                self._signals, names=[plan.agents[player].name for player in fixture.players]
+                self._signals,
+                names=[plan.agents[player].name for player in fixture.players],
+                home=self._home,
             ),
         )
         result = await self.live.finish(

@@ -73,6 +73,8 @@ def test_forked_matches_say_where_they_come_from(here: Callable[..., Done], matc
     assert (replayed["matches"], replayed["identical"]) == (4, True)
     elsewhere = here(*command, "--log", "other.db", "--json").document
     assert elsewhere["returns"] == document["returns"]
+    whole = here(*command[:4], "--fork", 0, *seats, "--json").document
+    assert whole["parent"] == {"match": match, "version": 0}
 
 
 @pytest.mark.parametrize(
@@ -98,5 +100,8 @@ def test_wrong_versions_and_names(here: Callable[..., Done], match: str):
     assert "has versions 0 to" in here(*at, "--at", 99).refused("runtime/bad_input")
     seats = ("--seat", "random", "--seat", "random")
     assert "has versions 0 to" in here(*at, "--fork", 99, *seats).refused("runtime/bad_input")
+    here("export", "games.db", "all.jsonl")
+    file = ("replay", "all.jsonl", "--match", match, "--fork", 0, *seats)
+    assert "name a log with --log" in here(*file).refused("runtime/usage", exit=2)
     plot = ("--redecide", "mock", "--plot", "p.png")
     assert "p.svg" in here(*at, *plot).refused("runtime/bad_input")

@@ -6,13 +6,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
+from engine import claims
 from engine.broker import RunningBroker, broker
+from engine.claims import Claims
 from engine.client import QueueEngine, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.queue import Queue
@@ -119,6 +122,34 @@ async def test_a_worker_that_joins_takes_its_share_and_one_that_leaves_gives_it_
             await until(lambda: shared([first, second]))
             second.drain()
             await until(lambda: shared([first]))
+
+
+async def test_partitions_lost_and_taken_again_while_a_pull_ends_are_served(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "_RENEW_S", 0.02)  # they come back before the pull is over
+    queue = await Queue.connect(running.url)
+    backend = Scripted()
+    async with (
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        working(running.url, backend) as worker,
+    ):
+        await until(lambda: shared([worker]))
+        for _ in range(4):
+            other = Claims(queue.leases(MODEL.hash), "other")
+            async with anyio.create_task_group() as taking:
+                taking.start_soon(other.keep)
+                await until(lambda other=other: len(other.held) == PARTITIONS // 2)
+                before = len(backend.asked)
+                taking.start_soon(partial(play, engine, turns=1))
+                await until(lambda before=before: len(backend.asked) > before)
+                taking.cancel_scope.cancel()
+            await other.give_up()
+            await until(lambda: shared([worker]))
+            with anyio.fail_after(40):  # a partition that nobody serves keeps its requests
+                replies = await play(engine, turns=3)
+            assert not any(reply.failure for reply in replies)
+    await queue.close()
 
 
 async def test_a_dead_workers_partitions_are_with_others_within_seconds(

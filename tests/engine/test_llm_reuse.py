@@ -533,17 +533,20 @@ async def test_so_it_is_with_tuned_weights_and_little_room(tight, counts, case):
     await check_case(tight, case, counts)
 
 
+# in pieces, each with `--hypothesis-seed` if it is run alone, so that a long run can be taken up
 @pytest.mark.long
-@cases_of(1400)
+@pytest.mark.parametrize("piece", range(14))
+@cases_of(100)
 @given(case=cases(longest=900))
-async def test_a_decision_is_the_same_in_many_cases(roomy, counts, case):
+async def test_a_decision_is_the_same_in_many_cases(roomy, counts, piece, case):
     await check_case(roomy, case, counts)
 
 
 @pytest.mark.long
-@cases_of(600)
+@pytest.mark.parametrize("piece", range(6))
+@cases_of(100)
 @given(case=cases(longest=900))
-async def test_so_it_is_in_many_cases_with_little_room(tight, counts, case):
+async def test_so_it_is_in_many_cases_with_little_room(tight, counts, piece, case):
     await check_case(tight, case, counts)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from engine import worker as worker_module
 from engine.broker import RunningBroker, broker
+from engine.claims import Claims
 from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest, Prime, Primed
 from engine.errors import DecisionExpired, EngineFailed, RecordTooLong
@@ -214,6 +215,18 @@ async def test_a_worker_that_drains_takes_nothing_more(
             gate.opened.set()
             await until(lambda: nothing_waits(running))
     assert [asked.id for asked in gate.asked] == ["first"]
+
+
+async def test_a_cancelled_worker_ends_though_it_still_holds_its_partitions(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def kept(claims: Claims) -> None:
+        """Give nothing up, as when they are renewed at the last moment."""
+
+    monkeypatch.setattr(Claims, "give_up", kept)
+    async with working(running.url, Scripted()) as worker:
+        await until(lambda: worker.describe().partitions)
+    assert worker.describe().partitions  # and the block came to its end
 
 
 async def test_a_worker_whose_engine_died_ends_and_another_answers(

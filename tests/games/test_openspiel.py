@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import pickle
 import random
 from collections.abc import Callable
 from itertools import pairwise
@@ -174,6 +175,18 @@ def test_an_earlier_state_stays_as_it_was():
         action = next(a for a in labels(before) if before.apply(a).encode() == after.encode())
         again.append(again[-1].apply(action))
     assert [(state.encode(), state.view(0), state.options()) for state in again] == shown
+
+
+@pytest.mark.parametrize("name", ["leduc_poker", "pig", "python_kuhn_poker", "goofspiel"])
+def test_a_state_that_was_kept_goes_on_as_it_was(name: str):
+    for state in walk(load_game(f"openspiel:{name}"), 3)[:-1]:
+        again = pickle.loads(pickle.dumps(state))
+        action = labels(state)[-1]
+        for one, other in ((state, again), (state.apply(action), again.apply(action))):
+            assert one.encode() == other.encode()
+            assert one.view(0) == other.view(0)
+            assert one.view(1) == other.view(1)
+            assert labels(one) == labels(other)
 
 
 def test_the_player_to_act_is_part_of_the_state():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ def table(
     *,
     engine: Engine | None = None,
     terms: Terms | None = None,
+    home: Path | None = None,
 ) -> Table:
     """Put agents at a game."""
     return Table(
@@ -40,7 +42,7 @@ def table(
         seats=tuple(map(seat, agents)),
         engine=engine,
         terms=terms or Terms(),
-        tally=Tally(),
+        tally=Tally(home=home),
     )
 
 
@@ -52,10 +54,11 @@ async def play_one(
     engine: Engine | None = None,
     terms: Terms | None = None,
     log: MemoryLog | None = None,
+    home: Path | None = None,
 ) -> tuple[MemoryLog, MatchResult]:
     """Play a match into a log in memory."""
     log = log or MemoryLog()
-    at = table(log, game, agents, engine=engine, terms=terms)
+    at = table(log, game, agents, engine=engine, terms=terms, home=home)
     return log, await Match.new(at, MATCH, seed=seed).run()
 
 

@@ -221,7 +221,7 @@ BAD = [
     (CUP.replace("concurrency = 4", "concurency = 4").format(seeds=1), "did you mean concurrency"),
     (CUP.format(seeds=0), "seeds"),
     (CUP.format(seeds=1).replace('"two"', '"one"'), "names that differ"),
-    (CUP.format(seeds=1).rpartition("[[")[0], "1 agents cannot fill 2 seats"),
+    (CUP.format(seeds=1).rpartition("[[")[0], "1 of 2 seats of tictactoe have an agent"),
     (CUP.format(seeds=1) + "[sprt]\nelo0 = 5\nelo1 = 0\n", "elo0 has to be below"),
     (CUP.format(seeds=1) + "[sprt]\nelo0 = 0\nelo1 = 5\nalpha = 0.97\n", "sum to less than 1"),
     (CUP.format(seeds=1) + "[budget]\nmatch = 5\n", "budget.match is no key"),
