@@ -66,10 +66,10 @@ def repeated(work: Callable[[], float]) -> float:
 
 
 def timed_ms(work: Callable[[], object]) -> float:
-    """Give how long a call takes."""
-    started = time.perf_counter()
+    """Give a call's processor time, which neighbours disturb less."""
+    started = time.process_time()
     work()
-    return (time.perf_counter() - started) * 1000
+    return (time.process_time() - started) * 1000
 
 
 async def travel(folder: Path, console: Console) -> None:
@@ -115,7 +115,7 @@ async def travel(folder: Path, console: Console) -> None:
         "worst",
         "without snapshots",
         "snapshots",
-        title=f"{LONG}, {match.turns:,} turns, opened at {len(versions)} versions",
+        title=f"{LONG}, {match.turns:,} turns, opened at {len(versions)} versions; processor time",
     )
     table.add_row(
         f"{full:.1f} ms",

@@ -106,6 +106,7 @@ def check(
     counts = (game.facts.max_seats, game.facts.min_seats) if seats is None else (seats,)
     for seed in range(seeds):
         checker.play(counts[seed % len(counts)], seed)
+    checker.require_a_turn()
     positions = checker.play_all(counts[0], limit)
     return checker.report(positions)
 
@@ -142,6 +143,12 @@ class _Checker:
             self._replay(steps, seats, place)
             if self._facts.hidden:
                 self._look_for_leaks(steps, place)
+
+    def require_a_turn(self) -> None:
+        """Raise ConformanceError where every match ended before anybody could act."""
+        if not self._turns:
+            difference = "nobody is to act, and so it is under every seed; a match has turns"
+            raise Place(game=self._facts.id, seed=0).broken("actor", difference)
 
     def play_all(self, seats: int, limit: int) -> int | None:
         """Go through every position of seed 0; give their number, or None above the limit."""

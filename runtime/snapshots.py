@@ -102,8 +102,12 @@ class Snapshots:
 
     def _tidy(self) -> None:
         with os.scandir(self._home) as folders:
-            ages = sorted((folder.stat().st_mtime_ns, folder.path) for folder in folders)
-        for _, folder in ages[:-MATCHES]:
+            others = sorted(
+                (folder.stat().st_mtime_ns, folder.path)
+                for folder in folders
+                if folder.name != self._folder.name
+            )
+        for _, folder in others[: max(0, len(others) + 1 - MATCHES)]:
             shutil.rmtree(folder, ignore_errors=True)
 
 

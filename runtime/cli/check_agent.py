@@ -9,7 +9,7 @@ from rich.table import Table
 
 from runtime.agents.registry import FORMS, make_agent
 from runtime.cli.common import JsonFlag
-from runtime.cli.show import out, print_json, progress
+from runtime.cli.show import out, print_json, progress, say
 from runtime.trial import GAMES, Tried
 from runtime.try_agent import try_in_processes
 
@@ -60,5 +60,5 @@ def _show(agent: str, tried: list[Tried]) -> None:
     out.print(table)
     for each in tried:
         if each.refused:
-            out.print(f"{each.game}: not played: {each.refused}", soft_wrap=True, highlight=False)
+            say(f"{each.game}: not played: {each.refused}")
     out.print("[green]keeps every law[/]")

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import anyio
 import typer
+from rich.markup import escape
 
 from engine.models import Model
 from runtime.cli.common import DtypeFlag, ModelFlag, WindowFlag, engine_of, model_of, settings_of
-from runtime.cli.show import err, out, print_json
+from runtime.cli.show import err, out, print_json, say
 from runtime.decide import Line, Outcome, as_record, decide_lines, read_lines
 from runtime.settings import Settings
 
@@ -71,14 +72,15 @@ def _show(record: dict[str, Any]) -> None:
     """Print one line for each answer of a request."""
     name = record["name"]
     if "error" in record:
-        out.print(f"{name}: [red]{record['error']['code']}[/] {record['error']['message']}")
+        said = escape(record["error"]["message"])
+        out.print(f"{escape(name)}: [red]{record['error']['code']}[/] {said}")
         return
     for question, answer in record["response"]["answers"].items():
         if answer["type"] == "noul":
             text = f"{answer['noul']:.4f} true"
         else:
             text = f"{answer[answer['type']]} (confidence {answer['confidence']:.4f})"
-        out.print(f"{name}: {question}: {text}", highlight=False)
+        say(f"{name}: {question}: {text}")
 
 
 async def _decide(

@@ -14,7 +14,7 @@ from engine.models import Model
 from games.registry import load_game
 from runtime.agents.registry import make_agent
 from runtime.cli.common import engine_of, model_of
-from runtime.cli.show import out, print_json
+from runtime.cli.show import print_json, say
 from runtime.errors import BadInput
 from runtime.live import recorded_of
 from runtime.match import Match, MatchResult
@@ -58,11 +58,9 @@ def play_on(
         returns = ", ".join(
             f"{name} {value:+g}" for name, value in zip(agents, result.returns, strict=True)
         )
-        out.print(
+        say(
             f"{result.match}: {result.reason or result.end} after {result.turns} turns: {returns}\n"
-            f"It goes on from {match}, version {version}. Log: {log_file}",
-            highlight=False,
-            soft_wrap=True,
+            f"It goes on from {match}, version {version}. Log: {log_file}"
         )
     return PARTLY if result.end == "paused" else 0
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from runtime.cli.common import JsonFlag, check_match
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, out, print_json, progress, say
 from runtime.exports import Format, Written, export_records, format_of
 from runtime.imports import Imported, import_records
 from store.export import export_matches, import_matches, read_export
@@ -52,7 +52,7 @@ def export(
         print_json({"exported": written.exported, "to": str(file)})
     else:
         rest = f"; {written.others} of other games left out" if written.others else ""
-        out.print(f"exported {written.exported} matches to {file}{rest}", highlight=False)
+        say(f"exported {written.exported} matches to {file}{rest}")
     return 0
 
 
@@ -83,7 +83,7 @@ def import_(
     if json:
         print_json({"imported": count, "to": str(log)})
     else:
-        out.print(f"imported {count} matches to {log}", highlight=False)
+        say(f"imported {count} matches to {log}")
     return 0
 
 
@@ -133,7 +133,7 @@ def _records(file: Path, log_file: Path, *, json: bool) -> int:
         )
     else:
         there = f" ({done.present} were there already)" if done.present else ""
-        out.print(f"imported {done.imported} matches to {log_file}{there}", highlight=False)
+        say(f"imported {done.imported} matches to {log_file}{there}")
         if done.faults:
             _show_faults(done)
     return PARTLY if done.faults else 0

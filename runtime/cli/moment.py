@@ -7,8 +7,9 @@ from typing import Any
 
 import anyio
 import msgspec
+from rich.markup import escape
 
-from runtime.cli.show import out, print_json
+from runtime.cli.show import out, print_json, say
 from runtime.fold import state_hash
 from runtime.recordings import open_recordings
 from runtime.travel import Moment, open_moment
@@ -22,38 +23,34 @@ def show(file: Path, match: str, version: int, *, home: Path, json: bool) -> int
         print_json(document)
         return 0
     out.print(
-        f"[bold]{match}[/], version {version}: {document['event']['type']}"
+        f"[bold]{escape(match)}[/], version {version}: {document['event']['type']}"
         f" (turn {document['turn']}, to act: {document['actor']})",
         highlight=False,
     )
     out.rule("event", align="left")
     out.print_json(data=document["event"])
     out.rule("state", align="left")
-    _print(f"{document['state']}\nSHA-256 {document['state_hash']}")
+    say(f"{document['state']}\nSHA-256 {document['state_hash']}")
     publics: dict[str, list[int]] = {}  # more than one only where seats have layouts of their own
     for seat, view in enumerate(moment.views):
         publics.setdefault(view.public, []).append(seat)
     for public, seats in publics.items():
         who = "every seat sees" if len(publics) == 1 else f"seats {seats} see"
         out.rule(f"what {who}, {len(public)} characters", align="left")
-        _print(public)
+        say(public.rstrip("\n"))
     for seat, view in enumerate(moment.views):
         out.rule(f"what seat {seat} sees besides", align="left")
-        _print(view.private)
+        say(view.private.rstrip("\n"))
     if moment.request is not None:
         request = moment.request
         out.rule(f"request, {request.length} bytes", align="left")
-        _print(f"{document['request']['bytes']}\nSHA-256 {request.sha256}")
+        say(f"{document['request']['bytes']}\nSHA-256 {request.sha256}")
     return 0
 
 
 async def _open(file: Path, match: str, version: int, home: Path) -> Moment:
     async with open_recordings(file) as recordings:
         return open_moment(recordings, match, version, home=home)
-
-
-def _print(text: str) -> None:
-    out.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _document(moment: Moment) -> dict[str, Any]:

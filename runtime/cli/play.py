@@ -32,7 +32,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, Spool, out, plain_table, progress, show_signals
+from runtime.cli.show import TASK, Spool, out, plain_table, progress, say, show_signals
 from runtime.errors import BadInput
 from runtime.exam.marks import interval
 from runtime.match import MatchResult
@@ -137,7 +137,7 @@ def play(
     if not json:
         _show([(job, report)], opened, log)
         for match in paused:
-            out.print(f"paused: {match.match}: {match.reason}", soft_wrap=True, highlight=False)
+            say(f"paused: {match.match}: {match.reason}")
         if paused:
             out.print("The same command resumes paused matches.")
     return PARTLY if paused else 0
@@ -314,7 +314,7 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
     for _, report in played:
         show_signals(report.signals)
     seeds = ", ".join(sorted({str(report.seed) for _, report in played}))
-    out.print(f"Log: {log} (seed {seeds})", soft_wrap=True, highlight=False)
+    say(f"Log: {log} (seed {seeds})")
 
 
 def _chat_table(played: list[tuple[Job, RunReport]]) -> Table:

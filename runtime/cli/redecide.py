@@ -8,11 +8,12 @@ from typing import Any
 
 import anyio
 import msgspec
+from rich.markup import escape
 from rich.table import Table
 
 from engine.models import Model
 from runtime.cli.common import engine_of, model_of
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, out, print_json, progress, say
 from runtime.errors import BadInput
 from runtime.plots import new_figure, plot_redecided
 from runtime.recordings import open_recordings
@@ -55,7 +56,7 @@ def compare(
     else:
         _show(report, model)
         if plot is not None:
-            out.print(f"Plot: {plot}", highlight=False)
+            say(f"Plot: {plot}")
     return PARTLY_REFUSED if report.failed or report.matches_lost else 0
 
 
@@ -92,7 +93,7 @@ def _show(report: RedecideReport, model: Model) -> None:
     )
     for each in report.questions:
         changes.add_row(
-            each.question,
+            escape(each.question),
             f"{each.asked:,}",
             f"{each.agreed / each.asked:.1%}",
             f"{each.mean_change:.4f}",
@@ -101,7 +102,7 @@ def _show(report: RedecideReport, model: Model) -> None:
         )
         if each.known:
             scores.add_row(
-                each.question,
+                escape(each.question),
                 f"{each.known:,}",
                 _pair(each.brier_recorded, each.brier_new),
                 _pair(each.ece_recorded, each.ece_new),

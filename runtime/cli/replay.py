@@ -8,6 +8,7 @@ from typing import Annotated
 
 import anyio
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from runtime.cli import fork, moment, redecide
@@ -165,9 +166,12 @@ def _replay(file: Path, match: str | None, processes: int | None, *, json: bool)
             + (f" (sessions of HTTP clients: {report.sessions})" if report.sessions else "")
         )
     else:
-        table = Table("match", "version", "field", "recorded", "found now")
+        table = Table()
+        for heading in ("match", "version", "field", "recorded", "found now"):
+            table.add_column(heading, overflow="fold")  # cut, an id or a hash would be of no use
         for each in report.differences[:SHOWN]:
-            table.add_row(each.match, str(each.version), each.field, each.expected, each.found)
+            cells = (each.match, str(each.version), each.field, each.expected, each.found)
+            table.add_row(*map(escape, cells))
         out.print(table)
         out.print(
             f"[red]{len(report.differences)} differences[/] in {report.matches} matches;"

@@ -74,6 +74,11 @@ def _encode(document: Any) -> str:
     return json.dumps(msgspec.to_builtins(document), separators=(",", ":"))
 
 
+def say(text: str) -> None:
+    """Print a text as it is: what looks like markup in names and paths is none."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def plain_table(title: str = "") -> Table:
     """Make a table whose columns fit 80 characters, without lines between them."""
     return Table(

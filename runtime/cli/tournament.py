@@ -21,7 +21,7 @@ from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from runtime.cli.common import ConfigFlag, JsonFlag, ModelFlag, model_of, settings_of
-from runtime.cli.show import err, out, plain_table, print_json, show_signals
+from runtime.cli.show import err, out, plain_table, print_json, say, show_signals
 from runtime.plots import new_figure
 from runtime.settings import Settings
 from runtime.tournament.plan import Plan, pairings, read_plan, seats_of
@@ -89,7 +89,7 @@ def tournament(
     else:
         _show(outcome)
         show_signals(outcome.signals)
-        out.print(f"Report: {folder / 'report.md'}", highlight=False, soft_wrap=True)
+        say(f"Report: {folder / 'report.md'}")
     return 0
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
-from anyio.abc import TaskGroup
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from engine.client import QueueEngine, connect_engine
@@ -169,7 +168,7 @@ async def serve(
 
         async def answer() -> None:
             async with _engine(model, home, nats, source, settings) as engine:
-                await _watch(engine, gateway, deciding, on_ready)
+                await _watch(engine, gateway, on_ready)
 
         group.start_soon(end_on_signal)
         group.start_soon(answer)
@@ -197,9 +196,7 @@ async def _engine(
             yield engine
 
 
-async def _watch(
-    engine: QueueEngine, gateway: Gateway, deciding: TaskGroup, on_ready: Callable[[], None]
-) -> None:
+async def _watch(engine: QueueEngine, gateway: Gateway, on_ready: Callable[[], None]) -> None:
     """Keep the gateway's word on whether a worker is there.
 
     Without a broker nothing that waits will be answered soon, and clients do better to know.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,16 @@ def test_an_engine_that_fails(ostinato: Command, tmp_path: Path):
     done = ostinato("decide", "--model", "mock:fail=1", "--requests", file, "--json")
     assert done.code == 3
     assert done.documents[0]["error"]["code"] == "engine/failed"
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(ostinato: Command, tmp_path: Path):
+    questions = {"[/q]": {"type": "choice", "criteria": {"[red]": None, "[/red]": None}}}
+    bad = {"[/q]": {"type": "poem"}}
+    file = tmp_path / "requests.jsonl"
+    lines = (line(GOOD | {"questions": each}, name="[/n]") for each in (questions, bad))
+    file.write_bytes(b"\n".join(lines))
+    done = ostinato("decide", "--model", "mock", "--requests", file)
+    assert done.code == 3
+    first, second = done.stdout.splitlines()
+    assert re.fullmatch(r"\[/n\]: \[/q\]: \[/?red\] \(confidence 0\.\d{4}\)", first)
+    assert second.startswith("[/n]: engine/")

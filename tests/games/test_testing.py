@@ -355,6 +355,16 @@ class OffersMany(Odd):
         return tuple(Option(f"cell {number}") for number in range(300))
 
 
+class NeverBegins(Odd):
+    actor = None
+
+    def options(self) -> tuple[Option, ...]:
+        return ()
+
+    def questions(self) -> tuple[Question, ...]:
+        return ()
+
+
 class OffersNothing(Odd):
     def options(self) -> tuple[Option, ...]:
         return ()
@@ -396,6 +406,7 @@ class RebasesToTheTruth(Odd):
         (OddGame(TICTACTOE, AsksTwiceByOneId), "questions"),
         (OddGame(TICTACTOE, OffersAtTheEnd), "actor"),
         (OddGame(TICTACTOE, SitsElsewhere), "actor"),
+        (OddGame(TICTACTOE, NeverBegins), "actor"),
         (OddGame(KUHN, chance=False), "actor"),
         (OddGame(KUHN, NeverWeighs), "outcomes"),
         (OddGame(TICTACTOE, Crashes), "play"),

@@ -73,3 +73,16 @@ def test_alone_nobody_wins_or_loses(
     for text in (shown, Path("solo-report/report.md").read_text().partition("## Seats")[0]):
         assert "mean return" in text
         assert not {"won", "lost", "score"} & set(text.split())
+
+
+def test_long_matches_are_opened_from_snapshots_made_while_they_were_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cup.toml").write_text(CUP.replace("tictactoe", "openspiel:pig").replace("= 2", "= 1"))
+    seats = ["--seat", "random", "--seat", "random"]
+    play = ["play", "openspiel:pig", *seats, "--seed", "1", "--log", "one.db", "--json"]
+    for command, matches in ((["tournament", "cup.toml"], 2), (play, 1)):
+        monkeypatch.setenv("OSTINATO_HOME", command[0])
+        assert run(command) == 0
+        assert len(list(Path(command[0], "snapshots").iterdir())) == matches
