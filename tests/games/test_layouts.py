@@ -173,12 +173,12 @@ def test_replies_tell_what_the_next_player_can_do_too() -> None:
         state = state.apply(action)
     told = {option.id: option.description for option in state.options()}
     assert told.pop("x(2,1)") is None  # the one that stops it
-    assert set(told.values()) == {"lets another end the match with a payoff of -1"}
+    assert set(told.values()) == {"lets player 1 win at once"}
     for action in ("x(2,1)", "o(0,2)"):
         state = state.apply(action)
     told = {option.id: option.description for option in state.options()}
-    assert told.pop("x(2,0)") == "ends the match with a payoff of 1"  # and stops o(2,0)
-    assert set(told.values()) == {"lets another end the match with a payoff of -1"}
+    assert told.pop("x(2,0)") == "wins at once"  # and stops o(2,0)
+    assert set(told.values()) == {"lets player 1 win at once"}
 
 
 def test_environment_of_ones_own_has_layouts_too() -> None:

@@ -70,7 +70,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_model_that_is_trained_is_the_one_that_is_released(data, tmp_path):
     torch.manual_seed(3)
-    model = BaseStage(SMOKE, vocabulary(data / TOKENIZER)).module.text
+    model = BaseStage(SMOKE, vocabulary(data / TOKENIZER)).module
     for name, weight in model.named_parameters():
         if name.endswith("norm.weight"):
             torch.nn.init.normal_(weight, mean=1.0 if "linear_attn" in name else 0.0, std=0.1)

@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
     Attributes:
         ids: [B, T].
-        lengths: Of the records, without what stands behind them, [B].
+        lengths: [B].
         questions: Positions of the questions' tokens, -1 where there is none, [B, Q, L].
         options: Likewise, [B, Q, M, L].
         types: [B, Q].
@@ -131,7 +131,8 @@ def in_order_of_length(lengths: Array, *, tokens: int) -> Iterator[Array]:
     for end in range(1, len(order) + 1):
         # one that is longer than the longest of a batch comes by itself
         if end < len(order) and sizes[end] == sizes[start] < len(BUCKETS):
-            if (end + 1 - start) * BUCKETS[sizes[end]] <= tokens:
+            size = BUCKETS[sizes[end]]
+            if (end + 1 - start) * size <= tokens:
                 continue
         yield order[start:end]
         start = end
@@ -169,7 +170,7 @@ def collate(records: Sequence[RecordData], *, answers: bool, answer_weight: floa
                 _fill(spans[row, place, number], span)
             targets[row, place, : len(field.target)] = field.target
             values[row, place, : len(field.values)] = field.values
-    lengths = np.array([len(record.input_ids) for record in records])
+    lengths = np.array([len(text) for text in texts])
     games = np.array([record.game for record in records])
     arrays: tuple[Any, ...] = (
         ids, lengths, questions, spans, types, targets, values, games, kinds, weights

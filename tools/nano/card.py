@@ -51,7 +51,7 @@ counts there is the exploitability over the full tree.
 
 ## Training
 
-{_stage("Base, as a language model and with the head on decisions", base)}
+{_stage("Base, as a language model", base)}
 {_decided(decide)}
 ## Last test of the second stage, in training's own arithmetic
 

@@ -40,7 +40,6 @@ from tools.small_tokenizer import write_tokenizer
 ENTRIES: Final = 4096
 _PART: Final = 1000  # records of one job; parts are drawn apart, so that workers change nothing
 _PLAIN_TOKENIZED: Final = 3000
-_BREAKS: Final = ("\n\n", "\n\n\n")
 
 
 class Source(NamedTuple):
@@ -195,13 +194,6 @@ def _plain(encoder: Encoder, text: str) -> RecordData:
 
 
 def _tokenizer_texts() -> Iterator[str]:
-    """Give lines: no token ends a line and says more, so the cells of a board keep their places."""
-    for text in _texts():
-        yield from text.split("\n")
-        yield from _BREAKS
-
-
-def _texts() -> Iterator[str]:
     source = random.Random("1 tokenizer")  # the same for all seeds: a run may learn from several
     yield PREFIX + SUFFIX
     yield from game_texts()

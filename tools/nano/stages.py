@@ -1,4 +1,4 @@
-"""The two stages: a language model that decides too; then, with it frozen, adapter and head."""
+"""The two stages: a language model; then, with it frozen, adapter and head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tools.nano.model import TextModel
 from tools.nano.scoring import logits_of, losses, new_head
 from tools.nano.sizes import Recipe
 
-TEXT: Final = "text."
 _ROWS: Final = 8192  # tokens whose logits over the vocabulary are in memory at once
 
 
@@ -34,91 +33,61 @@ class Stage(Protocol):
         """Give the mean loss of a batch."""
         ...
 
-    def score(self, batch: Batch) -> Tensor:
-        """Give a logit for every option of every field, [B, Q, M]."""
-        ...
+
+class BaseStage:
+    """The base as a language model: texts, questions, and answers as text behind them."""
+
+    name = "base"
+    answers = True
+
+    def __init__(self, recipe: Recipe, vocab_size: int) -> None:
+        self.module = TextModel(recipe.sizes, vocab_size)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Give the mean loss of the next token; answers count more (`Batch.weights`)."""
+        hidden = self.module(batch.ids)[:, :-1]
+        targets, weights = batch.ids[:, 1:], batch.weights[:, 1:]
+        there = weights > 0
+        hidden, targets, weights = hidden[there], targets[there], weights[there]
+        total = sum(
+            (F.cross_entropy(self.module.lm_head(h).float(), t, reduction="none") * w).sum()
+            for h, t, w in zip(
+                hidden.split(_ROWS), targets.split(_ROWS), weights.split(_ROWS), strict=True
+            )
+        )
+        return total / weights.sum()
 
 
 class Decider(nn.Module):
-    """A text model and a head that reads its states."""
+    """A frozen base with adapter and head."""
 
     def __init__(self, text: TextModel, head: JointHead) -> None:
         super().__init__()
         self.text = text
         self.head = head
 
-    def score(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Score every option from the states, [B, T, H] to [B, Q, M]."""
+    def forward(self, batch: Batch) -> Tensor:
+        """Score every option, [B, Q, M]."""
+        hidden = self.text(batch.ids)
         with torch.autocast(hidden.device.type, enabled=False):
             return logits_of(self.head, hidden, self.text.lm_head.weight, batch)
 
 
-class BaseStage:
-    """The base as a language model: texts, questions, and answers as text behind them.
-
-    A head decides from the same states, so that the base learns to see in a position what its
-    decisions need: answers as text alone taught it too little of lines and threats.
-    """
-
-    name = "base"
-    answers = True
-
-    def __init__(self, recipe: Recipe, vocab_size: int) -> None:
-        self.module = Decider(TextModel(recipe.sizes, vocab_size), new_head(recipe.head))
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Give the mean loss of the next token, answers count more, and that of the fields."""
-        states = self.module.text(batch.ids)
-        hidden = states[:, :-1]
-        targets, weights = batch.ids[:, 1:], batch.weights[:, 1:]
-        there = weights > 0
-        hidden, targets, weights = hidden[there], targets[there], weights[there]
-        lm_head = self.module.text.lm_head
-        told = sum(
-            (F.cross_entropy(lm_head(h).float(), t, reduction="none") * w).sum()
-            for h, t, w in zip(
-                hidden.split(_ROWS), targets.split(_ROWS), weights.split(_ROWS), strict=True
-            )
-        )
-        decided = losses(self.module.score(states, batch), batch)
-        return told / weights.sum() + decided.sum() / max(1, len(decided))
-
-    def score(self, batch: Batch) -> Tensor:
-        """Give a logit for every option of every field, [B, Q, M]."""
-        return self.module.score(self.module.text(batch.ids), batch)
-
-
 class DecideStage:
-    """Adapter and head on decisions, the base frozen; the head goes on with what it has learned.
-
-    Args:
-        recipe: Of the sizes.
-        vocab_size: Rows of the embeddings.
-        base: What the first stage trained: `text.*` and `head.*`.
-    """
+    """Adapter and head on decisions."""
 
     name = "decide"
     answers = False
 
     def __init__(self, recipe: Recipe, vocab_size: int, base: dict[str, Tensor]) -> None:
-        self.module = Decider(TextModel(recipe.sizes, vocab_size), new_head(recipe.head))
-        self.module.load_state_dict(
-            {name: as_stored(t) if name.startswith(TEXT) else t for name, t in base.items()}
-        )
-        self.module.text.adapt(recipe.rank)
+        text = TextModel(recipe.sizes, vocab_size)
+        text.load_state_dict({name: as_stored(tensor) for name, tensor in base.items()})
+        text.adapt(recipe.rank)
+        self.module = Decider(text, new_head(recipe.head))
 
     def loss(self, batch: Batch) -> Tensor:
         """Give the mean loss of the fields."""
-        return losses(self.score(batch), batch).mean()
-
-    def score(self, batch: Batch) -> Tensor:
-        """Give a logit for every option of every field, [B, Q, M]."""
-        return self.module.score(self.module.text(batch.ids), batch)
-
-
-def text_of(base: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Give the text model's weights of what the first stage trained, by their names there."""
-    return {name.removeprefix(TEXT): t for name, t in base.items() if name.startswith(TEXT)}
+        return losses(self.module(batch), batch).mean()
 
 
 def as_stored(tensor: Tensor) -> Tensor:

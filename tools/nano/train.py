@@ -29,7 +29,7 @@ from tools.nano.batches import BUCKETS, collate
 from tools.nano.dataset import TEST, TOKENIZER, TRAIN, Dataset, RecordData
 from tools.nano.release import vocabulary, write_base, write_tuned
 from tools.nano.sizes import RECIPES, Recipe, parameters
-from tools.nano.stages import BaseStage, DecideStage, optimizer_of, text_of
+from tools.nano.stages import BaseStage, DecideStage, optimizer_of
 from tools.nano.training import train
 
 RECORD: Final = "record.json"
@@ -141,7 +141,7 @@ def run_stage(
 
 def write(recipe: Recipe, folder: Path, run: Path, out: Path) -> None:
     """Write base and tuned model in the release's layout."""
-    base = text_of(_finished(run, "base")["weights"])
+    base = _finished(run, "base")["weights"]
     decided = _finished(run, "decide")["weights"]
     write_base(out / "base", recipe, base, folder / TOKENIZER)
     write_tuned(out / "tuned", recipe, base, decided, folder / TOKENIZER)

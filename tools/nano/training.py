@@ -21,6 +21,7 @@ from tools.nano.batches import Batch, Schedule, in_order_of_length, load
 from tools.nano.dataset import Dataset
 from tools.nano.scoring import losses
 from tools.nano.stages import (
+    DecideStage,
     Stage,
     optimizer_of,
     packed_moments,
@@ -53,7 +54,7 @@ def train(
     Args:
         stage: What to train.
         data: To learn from.
-        test: Measured on now and then.
+        test: Measured on now and then; empty for a stage without questions.
         folder: Of the checkpoints.
         options: `steps`, `tokens` of a batch, `rate`, `longest` record, `seed`,
             `answer_weight`, `test_every`, `save_every`.
@@ -65,7 +66,6 @@ def train(
         ValueError: The checkpoint there is of other options or data.
     """
     began = time.monotonic()
-    torch.set_float32_matmul_precision("high")  # of a GPU; 10 bits of mantissa are enough to learn
     stage.module.to(device)
     optimizer = optimizer_of(stage.module, rate=options["rate"])
     identity = {**options, "data": data.hash}
@@ -104,7 +104,7 @@ def train(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             step += 1
-            tokens_read += int((batch.weights > 0).sum())
+            tokens_read += int(batch.lengths.sum())
             total += float(loss.detach())
             seconds = time.monotonic() - began
             record |= {"step": step, "seconds": before + seconds}
@@ -116,7 +116,7 @@ def train(
                     f"{tokens_read / seconds:,.0f} tokens/s, {record['seconds']:.1f} s"
                 )
             done = step == options["steps"]
-            if done or step % options["test_every"] == 0:
+            if isinstance(stage, DecideStage) and (done or step % options["test_every"] == 0):
                 record["tests"].append([step, measure(stage, test, device)])
                 tell(f"  tests: {_short(record['tests'][-1][1])}")
             if done or step % options["save_every"] == 0:
@@ -183,7 +183,7 @@ def _ahead(
 
 
 @torch.inference_mode()
-def measure(stage: Stage, test: Dataset, device: str) -> dict[str, dict[str, float]]:
+def measure(stage: DecideStage, test: Dataset, device: str) -> dict[str, dict[str, float]]:
     """Measure on positions that nothing was learned from, by game and question.
 
     Returns:
@@ -195,7 +195,7 @@ def measure(stage: Stage, test: Dataset, device: str) -> dict[str, dict[str, flo
     for indices in in_order_of_length(test.lengths, tokens=_TESTED_TOKENS):
         batch = load(test, indices, answers=False).to(device)
         with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-            logits = stage.score(batch)
+            logits = stage.module(batch)
         asked = batch.questions[..., 0] >= 0
         loss = iter(losses(logits, batch).tolist())
         right = iter(right_choices(logits, batch))

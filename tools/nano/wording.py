@@ -76,7 +76,7 @@ def vary(judged: Judged, game: str, source: random.Random) -> Judged:
             judged = _some_options(judged, source)
         if source.random() < 0.25:
             judged = _renamed_options(judged, source)
-        elif source.random() < 0.2:
+        elif source.random() < 0.1:
             judged = _with_options(judged, [Option(o.id) for o in judged.question.options])
     elif judged.question.type == "noul" and source.random() < 0.2:
         told = source.choice(_YES_NO)
