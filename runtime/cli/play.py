@@ -43,7 +43,7 @@ from runtime.settings import Settings
 from runtime.table import Seat, Terms, check_seats
 from store.sqlite import open_log
 
-DEMO = (("tictactoe", 10), ("openspiel:connect_four(layout=replies)", 4))
+DEMO = (("tictactoe", 10), ("openspiel:connect_four", 4))
 DEMO_SEATS = ("decision", "random")
 PARTLY, REPLAY_DIFFERS = 3, 4
 

@@ -22,7 +22,7 @@ PINNED = {
     ("openspiel:connect_four", "plain", 1): "f97f061591d656d5",
     ("openspiel:connect_four", "bare", 1): "9e76c07287643fd1",
     ("openspiel:connect_four", "hints", 1): "b0534dc5dc09beb9",
-    ("openspiel:connect_four", "replies", 1): "d0be5ddcdb59ed53",
+    ("openspiel:connect_four", "replies", 1): "92c73b5076df63ef",
     ("pettingzoo:classic/connect_four-v3", "plain", 1): "e12cb3ac28ef5e0f",
     ("pettingzoo:classic/connect_four-v3", "bare", 1): "817f1095dae756cf",
 }
