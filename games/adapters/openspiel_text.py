@@ -31,16 +31,22 @@ BARE = msgspec.structs.replace(
 HINTS = msgspec.structs.replace(
     PLAIN, name="hints", options={"ends": "ends the match with a payoff of {payoff:g}"}
 )
+REPLIES = msgspec.structs.replace(
+    HINTS,
+    name="replies",
+    options={**HINTS.options, "wins": "wins at once", "lets": "lets player {other} win at once"},
+)
 
 
 def layouts_of(*, perfect: bool) -> dict[str, Layout]:
     """Give the layouts that a game has, by name.
 
     `bare` tells neither what is played for nor the actions so far, only what there is to see.
-    `hints` says of an option that it ends the match, and how; what that would tell of a game that
-    hides something, the seat may not know.
+    `hints` says of an option that it ends the match, and how; `replies` says whether it wins, which
+    is to end it with the highest payoff of all, and whether the next player could then win. What
+    either would tell of a game that hides something, the seat may not know.
     """
-    layouts = (PLAIN, BARE, HINTS) if perfect else (PLAIN, BARE)
+    layouts = (PLAIN, BARE, HINTS, REPLIES) if perfect else (PLAIN, BARE)
     return {layout.name: layout for layout in layouts}
 
 
@@ -48,8 +54,20 @@ def option(layout: Layout, state: pyspiel.State, label: str, number: int) -> Opt
     """Give the option of an action, with what the layout tells of it."""
     if "ends" not in layout.options:
         return Option(label)
-    after = state.child(number)
-    if not after.is_terminal():
+    seat, after = state.current_player(), state.child(number)
+    if after.is_terminal():
+        fact = "wins" if "wins" in layout.options and _wins(after, seat) else "ends"
+        return Option(label, layout.describe([fact], payoff=after.returns()[seat]))
+    other = after.current_player()
+    if "lets" not in layout.options or after.is_chance_node() or other == seat:
         return Option(label)
-    payoff = after.returns()[state.current_player()]
-    return Option(label, layout.describe(["ends"], payoff=payoff))
+    lets = any(_wins(after.child(reply), other) for reply in after.legal_actions())
+    return Option(label, layout.describe(["lets"], other=other) if lets else None)
+
+
+def _wins(state: pyspiel.State, seat: int) -> bool:
+    """Whether a match is over and nobody else has got as much."""
+    if not state.is_terminal():
+        return False
+    own, *others = sorted(state.returns(), reverse=True)
+    return state.returns()[seat] == own and own not in others

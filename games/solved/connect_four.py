@@ -22,7 +22,7 @@ from games.solved.judged import (
     softly,
 )
 
-GAME: Final = "openspiel:connect_four"
+GAME: Final = "openspiel:connect_four(layout=replies)"
 DEPTH: Final = 6
 """Plies that the judge of positions looks ahead, wins at its horizon not counted."""
 
@@ -157,6 +157,19 @@ def _scaled(worth: int) -> float:
     return max(-0.8, min(0.8, worth / 150))
 
 
+def two_plies(own: int, mask: int) -> dict[int, int]:
+    """Give for each column that is not full 1 for a win, -1 if the other then wins, or 0."""
+    places, found = playable(mask), dict[int, int]()
+    for column in range(COLUMNS):
+        place = places & _COLUMN[column]
+        if not place:
+            continue
+        after = mask | place
+        lost = winning_places(own ^ mask, after) & playable(after)
+        found[column] = 1 if won(own | place) else -1 if lost else 0
+    return found
+
+
 def board(state: State) -> tuple[int, int]:
     """Read own and all counters from what the seat to move sees."""
     assert state.actor is not None
@@ -200,7 +213,7 @@ def best_action(state: State, searcher: Searcher) -> str:
 def key(state: State) -> tuple[str, bool]:
     """Name the position and its mirror image, and say whether it is for tests."""
     own, mask = board(state)
-    name = f"{GAME} {picture(own, mask)}"
+    name = f"openspiel:connect_four {picture(own, mask)}"
     return name, mask.bit_count() > _OPENING and is_test(name)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from engine.models import Model
 from engine.settings import WorkerSettings
+from games.layouts import split_layouts
 from runtime.cli.common import (
     CacheFlag,
     ConfigFlag,
@@ -196,7 +197,8 @@ def _show(found: Exam) -> None:
 
 
 def _short(name: str) -> str:
-    return name.removeprefix("openspiel:")
+    game, colon, question = name.removeprefix("openspiel:").partition(": ")
+    return split_layouts(game)[0] + colon + question
 
 
 def _matches(found: Exam) -> Table:

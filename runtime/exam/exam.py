@@ -23,6 +23,7 @@ from runtime.exam.matches import (
     kuhn_policy,
     perfectly,
     play,
+    searcher,
     two_plies,
 )
 from runtime.exam.positions import (
@@ -187,7 +188,11 @@ def _opponents(game: str) -> list[tuple[str, Callable[..., str], int]]:
     if game == tictactoe.GAME:
         return [("random", at_random, 0), ("perfect", perfectly, 0)]
     if game == connect_four.GAME:
-        return [("random", at_random, 0), ("two plies", two_plies(), 2)]
+        return [
+            ("random", at_random, 0),
+            ("two plies", two_plies, 2),
+            ("searcher", searcher(), 2),
+        ]
     return []
 
 

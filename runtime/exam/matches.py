@@ -77,8 +77,20 @@ def perfectly(state: State, source: random.Random) -> str:
     return source.choice(right)
 
 
-def two_plies() -> Chooses:
-    """Give a player of connect four that looks two plies ahead."""
+def two_plies(state: State, source: random.Random) -> str:
+    """Play connect four as a minimax of depth two does: a win, else what lets the other not win.
+
+    Among equals it draws, as the agent `minimax` does.
+    """
+    own, mask = connect_four.board(state)
+    worths = connect_four.two_plies(own, mask)
+    most = max(worths.values())
+    labels = [option.id for option in state.options()]
+    return source.choice([each for each in labels if worths[connect_four.column_of(each)] == most])
+
+
+def searcher() -> Chooses:
+    """Give a player of connect four that searches on to threats, and judges what it cannot see."""
     searcher = connect_four.Searcher(2)
 
     def choose(state: State, source: random.Random) -> str:

@@ -22,6 +22,7 @@ PINNED = {
     ("openspiel:connect_four", "plain", 1): "f97f061591d656d5",
     ("openspiel:connect_four", "bare", 1): "9e76c07287643fd1",
     ("openspiel:connect_four", "hints", 1): "b0534dc5dc09beb9",
+    ("openspiel:connect_four", "replies", 1): "92c73b5076df63ef",
     ("pettingzoo:classic/connect_four-v3", "plain", 1): "e12cb3ac28ef5e0f",
     ("pettingzoo:classic/connect_four-v3", "bare", 1): "817f1095dae756cf",
 }
@@ -51,6 +52,7 @@ def test_texts_change_with_their_version_alone(name: str) -> None:
         "expedition(rules=short,size=tiny,layout=bare)",
         "openspiel:tic_tac_toe(layout=bare)",
         "openspiel:tic_tac_toe(layout=hints)",
+        "openspiel:tic_tac_toe(layout=replies)",
         "openspiel:goofspiel(imp_info=True,num_cards=3,layout=bare)",
         "pettingzoo:classic/tictactoe-v3(layout=bare)",
     ],
@@ -163,6 +165,20 @@ def test_layouts_of_a_library_tell_more_or_less_of_the_same_match() -> None:
     assert told.pop("x(0,2)") == "ends the match with a payoff of 1"
     assert set(told.values()) == {None}
     assert not any(option.description for option in plain.options())
+
+
+def test_replies_tell_what_the_next_player_can_do_too() -> None:
+    state = load_game("openspiel:tic_tac_toe(layout=replies)").start(seats=2, seed=1)
+    for action in ("x(0,0)", "o(1,1)", "x(2,2)", "o(0,1)"):
+        state = state.apply(action)
+    told = {option.id: option.description for option in state.options()}
+    assert told.pop("x(2,1)") is None  # the one that stops it
+    assert set(told.values()) == {"lets player 1 win at once"}
+    for action in ("x(2,1)", "o(0,2)"):
+        state = state.apply(action)
+    told = {option.id: option.description for option in state.options()}
+    assert told.pop("x(2,0)") == "wins at once"  # and stops o(2,0)
+    assert set(told.values()) == {"lets player 1 win at once"}
 
 
 def test_environment_of_ones_own_has_layouts_too() -> None:

@@ -129,9 +129,10 @@ def in_order_of_length(lengths: Array, *, tokens: int) -> Iterator[Array]:
     sizes = np.searchsorted(np.array(BUCKETS), lengths[order])
     start = 0
     for end in range(1, len(order) + 1):
-        if end < len(order):
-            size = BUCKETS[min(int(sizes[end]), len(BUCKETS) - 1)]
-            if size == BUCKETS[sizes[start]] and (end + 1 - start) * size <= tokens:
+        # one that is longer than the longest of a batch comes by itself
+        if end < len(order) and sizes[end] == sizes[start] < len(BUCKETS):
+            size = BUCKETS[sizes[end]]
+            if (end + 1 - start) * size <= tokens:
                 continue
         yield order[start:end]
         start = end

@@ -81,7 +81,7 @@ async def test_every_game_is_examined_with_any_model():
     )
     found = await run(model, options, quiet)
     assert {row.game for row in found.matches} == {connect_four.GAME}
-    assert {row.against for row in found.matches} == {"random", "two plies"}
+    assert {row.against for row in found.matches} == {"random", "two plies", "searcher"}
     assert all(row.matches == row.won + row.drawn + row.lost == 2 for row in found.matches)
     [crossed] = found.journeys
     assert 0 <= crossed.share < 1
