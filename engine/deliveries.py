@@ -23,7 +23,7 @@ from engine.wire import read
 
 log = logging.getLogger(__name__)
 
-PULL_S: Final = 0.25  # the longest that a pull waits
+PULL_S: Final = 0.5  # the longest that a pull waits; idle workers ask so often, for each partition
 _LATE_S: Final = 1.0  # for the server's word that nothing came
 _CHECK_S: Final = 10.0  # from one look at an idle partition to the next
 _NOTHING: Final = ("404", "408")  # statuses of a pull whose time is over

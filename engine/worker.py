@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import math
 import os
 import signal
 import sys
@@ -24,7 +25,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -136,7 +136,8 @@ class Worker:
 
     @property
     def _ending(self) -> bool:
-        return self._backend.dead or self._pulling.cancel_called
+        """Whether the task that pulls must take nothing more; what it waits for is shielded."""
+        return self._backend.dead or anyio.current_effective_deadline() == -math.inf
 
     def drain(self) -> None:
         """Take no more requests; what is under way has the grace time, then it is handed back."""
@@ -166,7 +167,6 @@ class Worker:
         try:
             # what was asked for still comes to a worker that serves the partition no more
             while not self._ending and (partition in self._claims.held or pulls.due):
-                await anyio.lowlevel.checkpoint_if_cancelled()  # what waits below is shielded
                 most = self._room() if partition in self._claims.held else 0
                 if most or pulls.due:
                     await self._pull_one(answering, pulls, most)
@@ -178,7 +178,8 @@ class Worker:
             # is over. A pull is short, and a drain can wait for it.
             with anyio.CancelScope(shield=True):
                 while pulls.due:
-                    await self._pull_one(answering, pulls, 0)
+                    if (delivery := await self._next(pulls, 0)) is not None:
+                        await delivery.hand_back(delay_s=_AWAY_S)
 
     def _room(self) -> int:
         """How many requests may come from one partition, while others get as many."""
@@ -189,13 +190,16 @@ class Worker:
         fitting = min(places, characters // max(1, self._characters))
         return max(1, fitting // len(self._served))
 
-    async def _pull_one(self, answering: TaskGroup, pulls: Pulls, most: int) -> None:
-        delivery = None
+    async def _next(self, pulls: Pulls, most: int) -> Delivery | None:
         try:
             with anyio.CancelScope(shield=True):
-                delivery = await pulls.next(most)
+                return await pulls.next(most)
         except QueueUnavailable:
             await anyio.sleep(_RETRY_S)
+            return None
+
+    async def _pull_one(self, answering: TaskGroup, pulls: Pulls, most: int) -> None:
+        delivery = await self._next(pulls, most)
         if delivery is None:
             return
         if self._ending:
@@ -222,7 +226,8 @@ class Worker:
                 self._is_done(delivery)  # nobody waits for it
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await delivery.hand_back()
+                open_ = any(pulls.due for pulls in self._pulls.values())  # it would come back here
+                await delivery.hand_back(delay_s=_AWAY_S if open_ else None)
             raise
         finally:
             self._taken.discard(delivery)

@@ -16,7 +16,7 @@ from engine.contract import DecisionReply, DecisionRequest, Prime, Primed
 from engine.errors import DecisionExpired, EngineFailed, RecordTooLong
 from engine.models import open_model
 from engine.queue import Queue
-from engine.streams import ANSWERS, DECISIONS
+from engine.streams import ANSWERS, DECISIONS, PARTITIONS
 from engine.worker import Worker
 from tests.support.queues import (
     AFFINITY,
@@ -227,6 +227,23 @@ async def test_a_cancelled_worker_ends_though_it_still_holds_its_partitions(
     async with working(running.url, Scripted()) as worker:
         await until(lambda: worker.describe().partitions)
     assert worker.describe().partitions  # and the block came to its end
+
+
+async def test_a_cancelled_worker_takes_nothing_back_that_it_handed_to_others(
+    running: RunningBroker, queue: Queue, listener: Listener
+) -> None:
+    gate, other = Gate(), Scripted()
+    async with working(running.url, gate) as worker:
+        await until(lambda: len(worker.describe().partitions) == PARTITIONS)
+        for number in range(8):
+            await queue.publish_request(MODEL.hash, request(f"d{number}"))
+        await until(lambda: len(gate.asked) == 8)
+    assert len(gate.asked) == 8
+    async with working(running.url, other):
+        await until(lambda: len({reply.id for reply in listener.replies}) == 8)
+        await until(lambda: nothing_waits(running))
+    assert not any(reply.failure for reply in listener.replies)
+    assert all(asked.attempt == 2 for asked in other.asked)
 
 
 async def test_a_worker_whose_engine_died_ends_and_another_answers(
