@@ -145,8 +145,8 @@ async def serve(
         EngineError: The broker or the worker does not start, or dies again and again.
     """
     source = uuid.uuid4().hex[:12]
-    async with anyio.create_task_group() as group, anyio.create_task_group() as deciding:
-        gateway = make_gateway(Sharing(deciding, source))
+    async with anyio.create_task_group() as group:
+        gateway = make_gateway(Sharing(source))
         config = uvicorn.Config(
             application(gateway),
             http=Protocol,
@@ -176,7 +176,6 @@ async def serve(
         gc.freeze()  # what is there stays, and need not be looked at again and again
         await server.serve(sockets=[listener])
         await gateway.chat.close()
-        deciding.cancel_scope.cancel()
         group.cancel_scope.cancel()
 
 

@@ -11,7 +11,6 @@ import logging
 import uuid
 
 import anyio
-from anyio.abc import TaskGroup
 
 from engine.client import Engine
 from engine.contract import Ask, DecisionReply, DecisionRequest, encode_ask
@@ -21,26 +20,34 @@ log = logging.getLogger(__name__)
 
 
 class _Shared:
-    """One decision and those who wait for it."""
+    """One decision, made by who asked first, and the others who wait for it."""
 
     def __init__(self) -> None:
-        self.waiting = 0
         self.done = anyio.Event()
         self.scope = anyio.CancelScope()
         self.reply: DecisionReply | None = None
         self.error: EngineError | None = None
+        self._others = 0
+
+    async def wait(self) -> None:
+        """Wait for it; who asked first does not leave it meanwhile."""
+        self._others += 1
+        self.scope.shield = True
+        try:
+            await self.done.wait()
+        finally:
+            self._others -= 1
+            self.scope.shield = self._others > 0
 
 
 class Sharing:
     """Asks an engine.
 
     Args:
-        group: Runs the decisions, which may outlive those who asked first.
         source: Names this gateway to the queue.
     """
 
-    def __init__(self, group: TaskGroup, source: str) -> None:
-        self._group = group
+    def __init__(self, source: str) -> None:
         self._source = source
         self._shared: dict[bytes, _Shared] = {}
 
@@ -59,8 +66,11 @@ class Sharing:
             EngineError: See `Engine.decide`.
         """
         key = hashlib.sha256(encode_ask(ask)).digest()
-        shared = self._shared.get(key)
-        if shared is None:
+        while (shared := self._shared.get(key)) is not None:
+            await shared.wait()
+            if shared.reply is not None or shared.error is not None:
+                break  # else who asked was on the way out when this one came
+        else:
             shared = self._shared[key] = _Shared()
             request = DecisionRequest(
                 id=uuid.uuid4().hex,
@@ -70,15 +80,11 @@ class Sharing:
                 remaining_s=seconds,
                 ask=ask,
             )
-            self._group.start_soon(self._run, engine, request, key, shared)
-        shared.waiting += 1
-        try:
-            await shared.done.wait()
-        finally:
-            shared.waiting -= 1
-            if not shared.waiting and not shared.done.is_set():
-                self._forget(key, shared)  # whoever asks the same from now on asks anew
-                shared.scope.cancel()
+            try:
+                await _ask(engine, request, shared)
+            finally:
+                del self._shared[key]
+                shared.done.set()
         if shared.error is not None:
             raise shared.error
         assert shared.reply is not None
@@ -86,27 +92,18 @@ class Sharing:
 
     def fail_all(self, error: EngineError) -> None:
         """End all that is under way."""
-        for shared in list(self._shared.values()):
+        for shared in self._shared.values():
             shared.error = error
             shared.scope.cancel()
 
-    async def _run(
-        self, engine: Engine, request: DecisionRequest, key: bytes, shared: _Shared
-    ) -> None:
-        try:
-            with shared.scope:
-                shared.reply = await engine.decide(request)
-        except EngineError as error:
-            shared.error = error
-        except Exception:
-            log.exception("a decision broke", extra={"decision": request.id})
-            shared.error = EngineFailed("the server failed; its log says why")
-        finally:
-            if shared.reply is None and shared.error is None:
-                shared.error = EngineFailed("the server is ending; ask again")
-            self._forget(key, shared)
-            shared.done.set()
 
-    def _forget(self, key: bytes, shared: _Shared) -> None:
-        if self._shared.get(key) is shared:
-            del self._shared[key]
+async def _ask(engine: Engine, request: DecisionRequest, shared: _Shared) -> None:
+    """Have it answered by the task of who asked first: a task of its own would come later."""
+    try:
+        with shared.scope:
+            shared.reply = await engine.decide(request)
+    except EngineError as error:
+        shared.error = error
+    except Exception:
+        log.exception("a decision broke", extra={"decision": request.id})
+        shared.error = EngineFailed("the server failed; its log says why")

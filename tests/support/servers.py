@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-import anyio
 import httpx
 
 from runtime.http.app import application
@@ -46,11 +45,9 @@ async def served(
     engine: DirectEngine | None = None, *, absent: bool = False, **settings: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Gateway]]:
     engine = engine or DirectEngine()
-    async with anyio.create_task_group() as group:
-        gateway = Gateway(engine.model, Sharing(group, "here"), **settings)
-        gateway.engine = None if absent else engine  # type: ignore[assignment]
-        transport = httpx.ASGITransport(application(gateway))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client, gateway
-        await gateway.chat.close()
-        group.cancel_scope.cancel()
+    gateway = Gateway(engine.model, Sharing("here"), **settings)
+    gateway.engine = None if absent else engine  # type: ignore[assignment]
+    transport = httpx.ASGITransport(application(gateway))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client, gateway
+    await gateway.chat.close()

@@ -39,12 +39,12 @@ def make_ask(state: str = "s", salt: str = "") -> Ask:
 async def test_the_same_ask_is_asked_once_while_it_is_under_way():
     engine = SlowEngine()
     replies: list[DecisionReply] = []
+    sharing = Sharing("here")
+
+    async def one(ask: Ask) -> None:
+        replies.append(await sharing.decide(engine, ask, affinity="a", seconds=9))
+
     async with anyio.create_task_group() as group:
-        sharing = Sharing(group, "here")
-
-        async def one(ask: Ask) -> None:
-            replies.append(await sharing.decide(engine, ask, affinity="a", seconds=9))
-
         for wanted in [make_ask()] * 3 + [make_ask("other"), make_ask(salt="other")]:
             group.start_soon(one, wanted)
         while len(engine.requests) < 3:
@@ -54,31 +54,30 @@ async def test_the_same_ask_is_asked_once_while_it_is_under_way():
     assert len(engine.requests) == 3
     assert {request.source for request in engine.requests} == {"here"}
 
-    async with anyio.create_task_group() as group:
-        sharing = Sharing(group, "here")
-        await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
-        await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
+    await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
+    await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
     assert len(engine.requests) == 5  # what has been answered is asked anew
 
 
-async def test_work_is_given_up_with_the_last_who_waits():
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["first asker first", "other first"])
+async def test_work_is_given_up_with_the_last_who_waits(order: tuple[int, int]):
     engine = SlowEngine()
+    sharing = Sharing("here")
+
+    async def one(scope: anyio.CancelScope) -> None:
+        with scope:
+            await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
+
     async with anyio.create_task_group() as group:
-        sharing = Sharing(group, "here")
-
-        async def one(scope: anyio.CancelScope) -> None:
-            with scope:
-                await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
-
         scopes = [anyio.CancelScope() for _ in range(2)]
         for scope in scopes:
             group.start_soon(one, scope)
-        while not engine.requests:
-            await anyio.lowlevel.checkpoint()
-        scopes[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert len(engine.requests) == 1
+        scopes[order[0]].cancel()
         await anyio.wait_all_tasks_blocked()
         assert engine.cancelled == 0
-        scopes[1].cancel()
+        scopes[order[1]].cancel()
         await anyio.wait_all_tasks_blocked()
         assert engine.cancelled == 1
         assert len(engine.requests) == 1
@@ -87,24 +86,70 @@ async def test_work_is_given_up_with_the_last_who_waits():
     assert len(engine.requests) == 2
 
 
+async def test_who_stays_is_answered_though_the_first_asker_left():
+    engine = SlowEngine()
+    sharing = Sharing("here")
+    replies: list[DecisionReply] = []
+
+    async def one(scope: anyio.CancelScope) -> None:
+        with scope:
+            replies.append(await sharing.decide(engine, make_ask(), affinity="a", seconds=9))
+
+    async with anyio.create_task_group() as group:
+        scopes = [anyio.CancelScope() for _ in range(3)]
+        for scope in scopes[:2]:
+            group.start_soon(one, scope)
+        await anyio.wait_all_tasks_blocked()
+        scopes[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(one, scopes[2])
+        await anyio.wait_all_tasks_blocked()
+        engine.go.set()
+    assert engine.cancelled == 0
+    assert len(engine.requests) == 1
+    assert len(replies) == 3  # with that of who left, which nobody reads
+
+
+async def test_who_comes_while_the_first_asker_leaves_asks_anew():
+    engine = SlowEngine()
+    sharing = Sharing("here")
+    replies: list[DecisionReply] = []
+
+    async def one(scope: anyio.CancelScope) -> None:
+        with scope:
+            replies.append(await sharing.decide(engine, make_ask(), affinity="a", seconds=9))
+
+    async with anyio.create_task_group() as group:
+        leaving = anyio.CancelScope()
+        group.start_soon(one, leaving)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(one, anyio.CancelScope())
+        group.start_soon(one, anyio.CancelScope())
+        leaving.cancel()
+        while len(engine.requests) < 2:
+            await anyio.lowlevel.checkpoint()
+        engine.go.set()
+    assert engine.cancelled == 1
+    assert len(engine.requests) == len(replies) == 2
+
+
 async def test_an_error_reaches_all_and_is_not_kept():
     engine = FailingEngine(EngineFailed("no"), lambda number: number == 0)
-    async with anyio.create_task_group() as group:
-        sharing = Sharing(group, "here")
-        with pytest.raises(EngineFailed):
-            await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
+    sharing = Sharing("here")
+    with pytest.raises(EngineFailed):
         await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
+    await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
 
 
 async def test_all_that_waits_can_be_failed():
     engine = SlowEngine()
+    sharing = Sharing("here")
+
+    async def one() -> None:
+        with pytest.raises(QueueUnavailable):
+            await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
+
     async with anyio.create_task_group() as group:
-        sharing = Sharing(group, "here")
-
-        async def one() -> None:
-            with pytest.raises(QueueUnavailable):
-                await sharing.decide(engine, make_ask(), affinity="a", seconds=9)
-
         group.start_soon(one)
         group.start_soon(one)
         await anyio.wait_all_tasks_blocked()
