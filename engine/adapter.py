@@ -41,6 +41,12 @@ _FUSED = {
 }
 """Matrices that vLLM keeps as slices of one layer, and that layer."""
 
+_TOGETHER = {"in_proj_qkv": "in_proj_z", "in_proj_z": "in_proj_qkv"}
+"""Two matrices that vLLM cuts into four slices of one layer; its process ends where one is absent.
+
+It puts up with the absence of any other slice.
+"""
+
 
 def write_adapter(
     folder: Path, factors: Mapping[str, tuple[Tensor, Tensor]], *, rank: int, base: str
@@ -81,6 +87,17 @@ def fused_layers(tensors: Iterable[str]) -> list[str]:
         parent, _, matrix = module.removeprefix("model.language_model.").rpartition(".")
         layers.add(f"language_model.model.{parent}.{_FUSED.get(matrix, matrix)}")
     return sorted(layers)
+
+
+def companions(modules: Iterable[str]) -> list[str]:
+    """Name the modules that an adapter of these has to hold besides, be their factors zero."""
+    have = set(modules)
+    wanted: set[str] = set()
+    for module in have:
+        parent, _, matrix = module.rpartition(".")
+        if matrix in _TOGETHER:
+            wanted.add(f"{parent}.{_TOGETHER[matrix]}")
+    return sorted(wanted - have)
 
 
 def adapter_tensors(module: str, a: Tensor, b: Tensor, *, rank: int) -> dict[str, Tensor]:
@@ -187,6 +204,11 @@ def check_adapter(folder: Path, *, rank: int, base: str, base_shapes: Shapes) ->
                 f"{PEFT_PREFIX}model.language_model.layers.N..., as in the base"
             )
         modules.add(module)
+    if absent := companions(modules):
+        raise BadBundle(
+            f"{folder}: vLLM applies in_proj_qkv and in_proj_z of a layer together or not at all; "
+            f"absent: {', '.join(absent)}; add them, with zeros where nothing changes"
+        )
     expected = adapter_shapes(modules, base_shapes, rank=rank)
     for name, shape in expected.items():
         if header.shapes.get(name) != shape:

@@ -26,7 +26,9 @@ FILE = "ostinato.toml"
 _OTHER_VARIABLES = {"CONFIG", "DEBUG", "PARENT_PIPE"}
 """Names behind the prefix that are not settings: they pass from process to process."""
 
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+"""To wait for something; what never ends is no deadline, and no log can hold an infinity."""
+
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -49,7 +51,7 @@ class Settings(WorkerSettings, frozen=True, kw_only=True):
     """
 
     home: Path = Path(".ostinato")
-    deadline_s: _Positive = 30.0
+    deadline_s: Seconds = 30.0
     fallback: Fallback = "pause"
     concurrency: _Count = 16
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
@@ -113,7 +115,7 @@ def _read(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSettings(f"{file}: {error.strerror}; name a readable settings file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also for numbers and nesting beyond Python's
         raise BadSettings(f"{file}: not TOML: {error}") from error
 
 

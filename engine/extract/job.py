@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from engine.adapter import CONFIG, TENSORS, adapter_config, adapter_shapes, adapter_tensors
+from engine.adapter import (
+    CONFIG,
+    TENSORS,
+    adapter_config,
+    adapter_shapes,
+    adapter_tensors,
+    companions,
+)
 from engine.bundle import (
     HEAD_CONFIG,
     HEAD_TENSORS,
@@ -327,14 +334,23 @@ class _Job:
     def _write_adapter(
         self, matrices: dict[str, Matrix], rank: int, known: dict[Path, FileEntry]
     ) -> None:
+        import torch
+
         folder = self.bundle / "adapter"
-        modules = [name.removesuffix(".weight") for name in matrices]
+        changed = [name.removesuffix(".weight") for name in matrices]
+        unchanged = companions(changed)
+        modules = sorted(changed + unchanged)
         with written(folder):
             folder.mkdir(parents=True, exist_ok=True)
         base = Part("", {path.name: entry for path, entry in known.items()}).hash
 
         def padded(module: str) -> dict[str, Tensor]:
-            a, b = self._pair(f"{module}.weight")
+            if module in unchanged:
+                rows, columns = self.tuned.shapes[f"{module}.weight"]
+                dtype = getattr(torch, self.options.dtype)
+                a, b = (torch.zeros(*size, dtype=dtype) for size in ((rank, columns), (rows, rank)))
+            else:
+                a, b = self._pair(f"{module}.weight")
             return adapter_tensors(module, a[:rank], b[:, :rank], rank=rank)
 
         shapes = adapter_shapes(modules, self.tuned.shapes, rank=rank)

@@ -86,6 +86,7 @@ class GuardedLLM(AsyncLLM):
             VLLMValidationError: vLLM's own class for what is the caller's fault.
         """
         self._refuse_unknown_tokens(request)
+        _refuse_huge_numbers(request)
         extra = (request.sampling_params and request.sampling_params.extra_args) or {}
         if not isinstance(extra.get(KEY), ReadPlan):
             make_chat(request, extra)
@@ -120,6 +121,15 @@ class GuardedLLM(AsyncLLM):
                         f"token {token} in {where} is none of the model's {size}; "
                         "use the model's own tokenizer"
                     )
+
+
+def _refuse_huge_numbers(request: EngineCoreRequest) -> None:
+    """See that every whole number can be sent: vLLM keeps for ever what it then cannot send."""
+    sampling = request.sampling_params
+    for name in type(sampling).__struct_fields__ if sampling else ():
+        value = getattr(sampling, name)
+        if type(value) is int and value.bit_length() > 63:
+            raise VLLMValidationError(f"{name} has {value.bit_length()} bits; at most 63 are taken")
 
 
 def make_chat(request: EngineCoreRequest, extra: dict[str, Any]) -> None:

@@ -192,7 +192,7 @@ def _record(number: int, text: str) -> PokerRecord:
     try:
         table = tomllib.loads(text, parse_float=Decimal)
         hand = msgspec.convert(table, _Hand)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # also for numbers and nesting beyond Python's
         raise BadRecord(number, "", f"it is no hand of PHH: {error}") from error
     if hand.variant != "NT":
         raise BadRecord(number, "variant", f"{hand.variant!r} is not NT, no-limit hold'em")
@@ -230,7 +230,7 @@ def _unit(number: int, amounts: Sequence[Amount]) -> Decimal:
     """Give the power of ten in which all amounts are whole."""
     exponent = 0
     for amount in map(Decimal, amounts):
-        if not amount.is_finite() or abs(amount) > MOST or amount % FINEST:
+        if not amount.is_finite() or not -MOST <= amount <= MOST or amount % FINEST:
             raise BadRecord(number, "", f"an amount is {amount}; chips are counted exactly")
         least = amount.normalize().as_tuple().exponent
         exponent = min(exponent, int(least))

@@ -15,6 +15,7 @@ import msgspec
 from engine.errors import DecisionExpired, EngineFailed
 from runtime.agents.base import Act, Agent, Turn
 from runtime.errors import BadInput, UnknownAgent
+from runtime.settings import Seconds
 from store.events import ChatCost
 
 ROUTE: Final = "/v1/chat/completions"
@@ -43,7 +44,7 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] = 0.0
     key_file: Path | None = None
-    deadline_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    deadline_s: Seconds = 120.0
 
 
 def parse_chat(parameters: str) -> ChatSettings:

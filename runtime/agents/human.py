@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import anyio
 import msgspec
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from runtime.agents.base import Act, Agent, Turn
 from runtime.errors import BadInput
+from runtime.settings import Seconds
 
 _LONGEST = 4_096  # bytes of a line
 
@@ -23,7 +23,7 @@ class HumanSettings(msgspec.Struct, frozen=True, kw_only=True):
         deadline: Seconds for one turn.
     """
 
-    deadline: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
+    deadline: Seconds = 3_600.0
 
 
 class HumanAgent(Agent):

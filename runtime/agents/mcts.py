@@ -19,6 +19,7 @@ import msgspec
 from games.base import CHANCE, Game, GameFacts, State
 from runtime.agents.base import Act, Agent, Turn, require_worlds
 from runtime.draws import pick, uniform
+from runtime.settings import Seconds
 
 _EXPLORE = math.sqrt(2)
 _LONGEST = 1_000  # turns of a simulation, in games that need not end
@@ -34,7 +35,7 @@ class MctsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     simulations: Annotated[int, msgspec.Meta(ge=1)] = 200
-    deadline: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    deadline: Seconds = 600.0
 
 
 class MctsAgent(Agent):

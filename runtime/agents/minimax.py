@@ -12,6 +12,7 @@ from games.base import Game, State
 from runtime.agents.base import Act, Agent, Turn
 from runtime.draws import uniform
 from runtime.errors import CannotPlay
+from runtime.settings import Seconds
 
 _AT_ONCE = 256  # positions before other matches have their turn
 _DEEPEST = 200  # turns ahead; each is a call inside a call
@@ -27,7 +28,7 @@ class MinimaxSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)] = 20_000
-    deadline: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    deadline: Seconds = 600.0
 
 
 class MinimaxAgent(Agent):

@@ -27,7 +27,7 @@ def check_agent(
     ] = None,
     seeds: Annotated[int, typer.Option(help="Matches of each game.", min=1)] = 3,
     deadline_s: Annotated[
-        float, typer.Option("--deadline", help="Seconds for one turn.", min=0.001)
+        float, typer.Option("--deadline", help="Seconds for one turn.", min=0.001, max=3600)
     ] = 10.0,
     json: JsonFlag = False,
 ) -> int:

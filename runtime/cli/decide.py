@@ -46,7 +46,7 @@ def decide(
     code 3). A line's "max_length" asks for the state's end to be cut to fit, which the answer
     then says as x_truncated; without it a record longer than the window is an error.
     """
-    settings = settings_of(None, window=window, dtype=dtype)
+    settings = settings_of(None, window=window, dtype=dtype, deadline_s=deadline_s)
     opened = model_of(model, settings)
     lines = list(read_lines(requests))
     refused = 0
@@ -60,7 +60,7 @@ def decide(
         else:
             _show(record)
 
-    anyio.run(lambda: _decide(opened, settings, lines, emit, deadline_s, logits))
+    anyio.run(lambda: _decide(opened, settings, lines, emit, logits))
     if not json:
         err.print(f"{len(lines) - refused} answered, {refused} refused")
         if opened.arbitrary:
@@ -88,7 +88,6 @@ async def _decide(
     settings: Settings,
     lines: list[Line],
     emit: Callable[[Outcome], None],
-    deadline_s: float,
     logits: bool,
 ) -> None:
     source = uuid.uuid4().hex[:12]
@@ -100,6 +99,6 @@ async def _decide(
             source=source,
             form="joint",
             record="release",
-            deadline_s=deadline_s,
+            deadline_s=settings.deadline_s,
             explain=logits,
         )

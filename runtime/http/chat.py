@@ -86,12 +86,17 @@ class ChatProxy:
         Leaving the reply's iteration, as a client does that goes away, ends the work too.
 
         Raises:
-            Problem: 503 when the worker is not there any more.
+            Problem: 400 for a number that JSON does not have, 503 when the worker is not there any
+                more.
         """
+        try:
+            content = json.dumps(request, ensure_ascii=False, allow_nan=False)
+        except (ValueError, RecursionError) as error:  # the reading takes NaN and 1e999
+            raise chat_problem(400, f"the body cannot be passed on: {error}") from error
         sent = self._client.build_request(
             "POST",
             worker.url + path,
-            content=json.dumps(request, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            content=content.encode("utf-8", "surrogatepass"),
             headers={
                 "authorization": f"Bearer {worker.token}",
                 "content-type": "application/json",

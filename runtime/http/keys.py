@@ -170,7 +170,7 @@ def _read(path: Path) -> dict[str, Key]:
         keys = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, Key])
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}; name a readable file of keys") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's is one too
         raise BadInput(
             f"{path}: {error}; an entry is [NAME] with sha256, see `ostinato api-key`"
         ) from error

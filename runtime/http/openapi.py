@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from runtime.http.systemone import LONGEST
+
 Text = str | dict[str, Any] | list[Any]
 """Prose, or JSON that the model reads as it is."""
 
@@ -64,7 +66,7 @@ class SystemOneRequest(msgspec.Struct, omit_defaults=True):
     x_form: Literal["independent", "joint"] = "independent"
     x_record: Literal["neutral", "release"] = "neutral"
     x_session: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-    x_max_length: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    x_max_length: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
 
 
 class NoulAnswer(msgspec.Struct, tag_field="type", tag="noul"):

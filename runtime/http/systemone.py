@@ -22,6 +22,7 @@ from runtime.http.problems import Problem, invalid, of_engine, problem
 MAX_QUESTIONS: Final = 512
 MAX_OPTIONS: Final = 255
 MAX_LEVELS: Final = 10
+LONGEST: Final = 2**31 - 1  # tokens; beyond every window, and within what messages hold
 _SHARED: Final = 2048  # characters of the state that tell one caller's sessions apart
 _ENDS: Final = '"]} \n'  # what closes a JSON state, and stands elsewhere when it has grown
 _OTHER_NAMES: Final = {  # what other vendors call the three types
@@ -153,8 +154,8 @@ def _check_ours(request: dict[str, Any]) -> None:
     if session is not None and (not isinstance(session, str) or len(session) > 200):
         raise invalid("x_session must be a string of at most 200 characters", ("x_session",))
     length = request.get("x_max_length")
-    if length is not None and (type(length) is not int or length < 1):
-        raise invalid("x_max_length must be a positive integer", ("x_max_length",))
+    if length is not None and (type(length) is not int or not 0 < length <= LONGEST):
+        raise invalid(f"x_max_length must be an integer from 1 to {LONGEST}", ("x_max_length",))
 
 
 def _check_question(question: dict[str, Any], place: tuple[str, str]) -> None:

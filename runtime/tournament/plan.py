@@ -25,11 +25,11 @@ from games.registry import load_game
 from runtime.agents.registry import make_agent
 from runtime.draws import match_seed
 from runtime.errors import BadInput, CannotPlay, UnknownAgent
+from runtime.settings import Seconds
 from runtime.table import Seat, check_seats
 from runtime.tournament.stats import Sprt
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 MOST_ELO = 150
 """Far beyond it the estimates of normalised Elo find no solution, and a few matches tell anyway."""
@@ -67,7 +67,7 @@ class Budget(_Table, frozen=True, kw_only=True):
 
     matches: Count | None = None
     tokens: Count | None = None
-    minutes: Positive | None = None
+    minutes: Seconds | None = None
 
 
 class Plan(_Table, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Plan(_Table, frozen=True, kw_only=True):
     seed: int = 1
     seats: Count | None = None
     concurrency: Count = 16
-    deadline_s: Positive = 30.0
+    deadline_s: Seconds = 30.0
     fallback: Literal["random", "pass", "previous"] = "random"
     budget: Budget = Budget()
     sprt: Sprt | None = None
@@ -111,7 +111,7 @@ def read_plan(path: Path) -> tuple[Plan, Game]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}; name a tournament's file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also for numbers and nesting beyond Python's
         raise BadInput(f"{path}: not TOML: {error}; see docs/tournaments.md") from error
     _check_keys(path, values)
     try:

@@ -60,6 +60,7 @@ FAULTS = [
     ("runtime/cannot_play", "window", ("play", "tictactoe", *DECISION, "mock:window=9")),
     ("runtime/bad_settings", "fallback", ("play", "tictactoe", *RANDOM, "--fallback", "luck")),
     ("runtime/bad_settings", "deadline", ("play", "tictactoe", *RANDOM, "--deadline", "nan")),
+    ("runtime/bad_settings", "deadline", ("decide", "--requests", "r.jsonl", "--deadline", "nan")),
     ("engine/bad_request", "mock", ("play", "tictactoe", *DECISION, "mock:speed=1")),
     ("engine/bad_bundle", "nowhere", ("play", "tictactoe", *DECISION, "nowhere")),
     ("engine/bad_bundle", "nowhere", ("demo", "--model", "nowhere")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import msgspec
 import pytest
 
 from engine import claims
-from engine.broker import RunningBroker, broker
+from engine.broker import RunningBroker
 from engine.claims import Claims
 from engine.client import QueueEngine, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
@@ -25,12 +24,6 @@ from tests.support.bundles import adapter_bundle
 from tests.support.queues import MODEL, Scripted, request, until, worker_process, working
 
 MATCHES = [f"tictactoe-1a2b3c4d-{number:04d}" for number in range(64)]
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
 
 
 class Meeting:

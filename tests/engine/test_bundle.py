@@ -172,6 +172,22 @@ def test_an_adapter_with_other_shapes_is_refused(bundle: Bundle) -> None:
         make(bundle.path)
 
 
+@pytest.mark.parametrize("matrix", ["in_proj_qkv", "in_proj_z"])
+def test_an_adapter_without_a_piece_that_vllm_wants_is_refused(bundle: Bundle, matrix: str) -> None:
+    whole = load_file(bundle.path / TENSORS)
+    left = {
+        name: tensor for name, tensor in whole.items() if f"5.linear_attn.{matrix}." not in name
+    }
+    assert len(whole) - len(left) == 2
+    save_file(left, bundle.path / TENSORS, {"base": base_hash(bundle.base)})
+    absent = rf"absent: model\.language_model\.layers\.5\.linear_attn\.{matrix};"
+    with pytest.raises(BadBundle, match=absent):
+        make(bundle.path)
+    others = {name: tensor for name, tensor in whole.items() if ".in_proj_b." not in name}
+    save_file(others, bundle.path / TENSORS, {"base": base_hash(bundle.base)})
+    make(bundle.path)
+
+
 def test_a_head_for_another_base_is_refused(bundle: Bundle) -> None:
     edit_json(bundle.head.with_name("joint_head_config.json"), lambda c: c.update(hidden_size=64))
     with pytest.raises(BadBundle, match="the head is for hidden size 64, the base has 128"):

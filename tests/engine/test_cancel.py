@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import pytest
 
-from engine.broker import RunningBroker, broker
+from engine.broker import RunningBroker
 from engine.client import connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import DecisionExpired
@@ -43,12 +42,6 @@ sys.argv[1:] = ["--model", sys.argv[1]]
 from engine.worker import main
 sys.exit(main())
 """
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
 
 
 class Cancellable(Gate):

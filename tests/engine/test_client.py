@@ -3,14 +3,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
-from engine.broker import MAX_PAYLOAD, RunningBroker, broker
+from engine.broker import MAX_PAYLOAD, RunningBroker
 from engine.client import QueueEngine, Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import (
@@ -26,12 +24,6 @@ from engine.streams import ANSWERS, DECISIONS
 from tests.support.queues import MODEL, Gate, Scripted, raw, request, until, working
 
 MANY = 20
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
 
 
 class Strays:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import anyio
 import pytest
 
-from engine.broker import RunningBroker, broker
+from engine.broker import RunningBroker
 from engine.connection import Connection
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -130,6 +130,21 @@ def test_a_higher_rank_is_padded_and_a_lower_one_refused(tmp_path: Path) -> None
     assert bundle.manifest.extraction.matrices[UP].change == pytest.approx(float(left), rel=0.01)
 
 
+def test_a_piece_that_did_not_change_comes_along_where_vllm_wants_it(
+    tuned: Path, tmp_path: Path
+) -> None:
+    still = "model.language_model.layers.5.linear_attn.in_proj_z"
+    old = load_file(BASE / "model-00002-of-00003.safetensors")[f"{still}.weight"]
+    edit(tuned, lambda tensors: tensors.update({f"{still}.weight": old}))
+    bundle = run(tmp_path / "b", tuned=tuned)
+    assert "22 matrices changed" in (bundle.path / "report.md").read_text()
+    assert bundle.adapter is not None
+    factors = load_file(bundle.adapter / "adapter_model.safetensors")
+    pair = [factors[f"base_model.model.{still}.lora_{side}.weight"] for side in "AB"]
+    assert [tuple(each.shape) for each in pair] == [(8, 128), (512, 8)]
+    assert not any(each.any() for each in pair)
+
+
 def noise(tensors: dict[str, torch.Tensor]) -> None:
     tensors[UP] += torch.randn(tensors[UP].shape).mul(0.02).bfloat16()
 

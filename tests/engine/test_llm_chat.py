@@ -181,6 +181,9 @@ async def test_nothing_but_a_decision_gets_the_adapter(adapted):
             await generate(adapted, [1, 2, 3], extra_args={"ostinato": plan})
     with pytest.raises(VLLMValidationError, match="allowed_token_ids"):
         await generate(adapted, [1, 2, 3], allowed_token_ids=[5000], detokenize=False)
+    with pytest.raises(VLLMValidationError, match="top_k has 65 bits"):
+        await generate(adapted, [1, 2, 3], temperature=1.0, top_k=2**64)
+    assert adapted.engine.output_processor.get_num_unfinished_requests() == 0
     assert await generate(adapted, [1, 2, 3])
 
 

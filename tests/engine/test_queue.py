@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -18,22 +17,9 @@ from engine.errors import BadRequest, QueueFull, QueueUnavailable, RequestTooLar
 from engine.models import open_model
 from engine.queue import Queue
 from engine.streams import ANSWERS, DECISIONS, token_of
-from tests.support.queues import AFFINITY, MODEL, PARTITION, raw, request, until
+from tests.support.queues import AFFINITY, MODEL, PARTITION, raw, request, until, waiting
 
 OTHER = open_model("mock:seed=2")
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def queue(running: RunningBroker) -> AsyncIterator[Queue]:
-    queue = await Queue.connect(running.url)
-    yield queue
-    await queue.close()
 
 
 @pytest.fixture
@@ -55,11 +41,6 @@ async def pulled(pulls: Pulls, *, most: int = 1) -> Delivery:
 
 async def holds(running: RunningBroker, number: int) -> bool:
     return await waiting(running) == number
-
-
-async def waiting(running: RunningBroker) -> int:
-    async with raw(running.url) as client:
-        return (await client.jetstream().stream_info(DECISIONS)).state.messages
 
 
 async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

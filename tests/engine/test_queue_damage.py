@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
 import pytest
 
 from engine import streams
-from engine.broker import RunningBroker, broker
+from engine.broker import RunningBroker
 from engine.deliveries import Pulls
 from engine.errors import QueueUnavailable
 from engine.queue import Queue
 from tests.support.queues import MODEL, PARTITION, request, until
 
 MANY = 20
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import anyio
 import pytest
 
 from engine import streams
 from engine import worker as worker_module
-from engine.broker import RunningBroker, broker
+from engine.broker import RunningBroker
 from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
 from engine.errors import EngineFailed
@@ -23,27 +21,13 @@ from tests.support.queues import (
     PARTITION,
     Gate,
     Scripted,
+    nothing_waits,
     raw,
     redeliver_after,
     request,
     until,
     working,
 )
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
-
-
-async def waiting(running: RunningBroker) -> int:
-    async with raw(running.url) as client:
-        return (await client.jetstream().stream_info(DECISIONS)).state.messages
-
-
-async def nothing_waits(running: RunningBroker) -> bool:
-    return await waiting(running) == 0
 
 
 async def test_what_failed_may_succeed_when_it_is_asked_again(running: RunningBroker) -> None:

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import pytest
 
 from engine import worker as worker_module
-from engine.broker import RunningBroker, broker
+from engine.broker import RunningBroker
 from engine.claims import Claims
 from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest, Prime, Primed
@@ -24,6 +23,7 @@ from tests.support.queues import (
     PARTITION,
     Gate,
     Scripted,
+    nothing_waits,
     raw,
     redeliver_after,
     request,
@@ -31,12 +31,6 @@ from tests.support.queues import (
     worker_process,
     working,
 )
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    async with broker(tmp_path) as running:
-        yield running
 
 
 class Listener:
@@ -50,22 +44,10 @@ class Listener:
 
 
 @pytest.fixture
-async def queue(running: RunningBroker) -> AsyncIterator[Queue]:
-    queue = await Queue.connect(running.url)
-    yield queue
-    await queue.close()
-
-
-@pytest.fixture
 async def listener(queue: Queue) -> Listener:
     listener = Listener()
     await queue.subscribe_answers("log1", listener)
     return listener
-
-
-async def nothing_waits(running: RunningBroker) -> bool:
-    async with raw(running.url) as client:
-        return (await client.jetstream().stream_info(DECISIONS)).state.messages == 0
 
 
 async def test_a_long_decision_is_not_delivered_again_while_it_is_worked_on(

@@ -230,9 +230,19 @@ def test_a_fault_is_named_by_action(text: str, place: str, what: str):
     assert what in found.what
 
 
-def test_one_hand_that_cannot_be_read_spoils_no_other():
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "variant = 'NT",
+        f"min_bet = {'1' * 5000}",
+        f"players = {'[' * 5000}",
+        hand("1e999999999999, 50", DEAL),
+    ],
+    ids=["text", "long number", "nested", "huge number"],
+)
+def test_one_hand_that_cannot_be_read_spoils_no_other(bad: str):
     sound = hand("50, 50", f"{DEAL} p2 f")
-    records = list(read_hands(f"[1]\n{sound}\n[2]\nvariant = 'NT\n[3]\n{sound}"))
+    records = list(read_hands(f"[1]\n{sound}\n[2]\n{bad}\n[3]\n{sound}"))
     assert [record.number for record in records] == [1, 2, 3]
     assert [isinstance(record, BadRecord) for record in records] == [False, True, False]
     assert played(records[2])[0][-1] == "fold"

@@ -17,6 +17,7 @@ import nats
 from nats.aio.client import Client
 
 from engine import process
+from engine.broker import RunningBroker
 from engine.contract import Ask, DecisionReply, DecisionRequest, Field, Prime, Primed
 from engine.errors import EngineFailed
 from engine.fleet import Statistics
@@ -167,6 +168,16 @@ async def raw(url: str, **options: Any) -> AsyncIterator[Client]:
         yield client
     finally:
         await client.close()
+
+
+async def waiting(running: RunningBroker) -> int:
+    """Give how many requests the work queue holds."""
+    async with raw(running.url) as client:
+        return (await client.jetstream().stream_info(DECISIONS)).state.messages
+
+
+async def nothing_waits(running: RunningBroker) -> bool:
+    return await waiting(running) == 0
 
 
 PARTITION = partition_of(AFFINITY)

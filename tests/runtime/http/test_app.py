@@ -133,6 +133,7 @@ FAULTS: dict[str, tuple[Any, int, list[Any]]] = {
     "form list": (request(x_form=["joint"]), 422, ["body", "x_form"]),
     "session": (request(x_session=1), 422, ["body", "x_session"]),
     "length": (request(x_max_length=True), 422, ["body", "x_max_length"]),
+    "length of 400 digits": (request(x_max_length=10**399), 422, ["body", "x_max_length"]),
 }
 
 

@@ -86,6 +86,16 @@ async def test_what_is_refused(proxy: ChatProxy, sent: bytes, status: int):
     assert raised.value.body["error"]["message"]
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+async def test_what_json_does_not_have_is_not_passed_on(proxy: ChatProxy, number: str):
+    sent = body(logit_bias={"5": 0}).replace(b'"5": 0', f'"5": {number}'.encode())
+    request, worker = proxy.read(sent, caller="")
+    with pytest.raises(Problem) as raised:
+        await proxy.post("/v1/chat/completions", request, worker)
+    assert raised.value.status == 400
+    assert "not JSON compliant" in raised.value.body["error"]["message"]
+
+
 async def test_no_worker_chats(proxy: ChatProxy):
     proxy.workers = []
     with pytest.raises(Problem) as raised:

@@ -88,6 +88,8 @@ def test_limits_are_by_key_and_fill_up_again(tmp_path: Path, clock: list[float])
         f"[a]\nsha256 = '{'0' * 64}'\nrate = 3\n",
         f"[a]\nsha256 = '{'0' * 64}'\ntokens_per_minute = 0\n",
         "not toml",
+        f"[a]\ntokens_per_minute = {'1' * 5000}\n",
+        f"a = {'[' * 5000}",
     ],
 )
 def test_bad_files_are_refused_by_name(tmp_path: Path, text: str):

@@ -216,6 +216,9 @@ def test_killed_at_random_it_comes_to_the_same_table(
 
 BAD = [
     ("game = ", "not TOML"),
+    (f"seed = {'1' * 5000}", "not TOML: Exceeds"),
+    (f"seed = {'[' * 5000}", "not TOML: maximum"),
+    ("deadline_s = inf\n" + CUP.format(seeds=1), "deadline_s"),
     ('game = "tictactoe"\nagents = []', "no agents"),
     ('game = "tictactoe"\nmatches = 3\nagents = []', "matches is no key of a tournament"),
     (CUP.replace("concurrency = 4", "concurency = 4").format(seeds=1), "did you mean concurrency"),
