@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from engine.client import Engine, Stray
@@ -148,6 +149,8 @@ class Run:
 
         async def work() -> None:
             for index in indices:
+                # Agents that answer at once wait for the log alone, which nothing cuts short.
+                await anyio.lowlevel.checkpoint()
                 await counted.near(index)
                 result = await self._one(table, f"{prefix}{index:04d}", index)
                 counted.add(index, result)

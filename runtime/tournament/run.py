@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from engine.client import Engine
@@ -118,6 +119,8 @@ class Tournament:
 
         async def work() -> None:
             for fixture in schedule:
+                # Agents that answer at once wait for the log alone, which nothing cuts short.
+                await anyio.lowlevel.checkpoint()
                 while self._stop is None and fixture.number >= self._counted + AHEAD:
                     await self._moved.wait()
                 if deadline is not None and time.monotonic() > deadline:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli.main import run
+from runtime.cli.app import run
 from tests.support.command import Command, Done
 
 

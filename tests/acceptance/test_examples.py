@@ -14,7 +14,7 @@ import typer.main
 import yaml
 
 from engine.worker import GRACE_S
-from runtime.cli.main import app
+from runtime.cli.app import app
 from runtime.settings import load_settings
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

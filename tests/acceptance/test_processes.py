@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,15 @@ def play(log: str, *flags: object) -> tuple[object, ...]:
 
 def answers(log: Path) -> int:
     """Count the answers that a log has, beside its writer."""
+    return events(log, "decision_answered")
+
+
+def events(log: Path, kind: str) -> int:
+    """Count the events of a kind that a log has, beside its writer."""
     try:
         with closing(sqlite3.connect(f"file:{log}?mode=ro", uri=True)) as database:
-            query = "SELECT count(*) FROM events WHERE instr(payload, 'decision_answered')"
-            return database.execute(query).fetchone()[0]
+            query = "SELECT count(*) FROM events WHERE instr(payload, ?)"
+            return database.execute(query, (kind,)).fetchone()[0]
     except sqlite3.OperationalError:
         return 0  # there is none yet
 
@@ -84,6 +91,51 @@ def test_an_interrupt_while_all_starts(ostinato: Command):
         process.send_signal(signal.SIGINT)
         assert finished(process).code == 130
     assert not ostinato.running()
+
+
+ENDLESS = {
+    "play": ("play", "tictactoe", "--seat", "random", "--seat", "random", "--matches", 10**9),
+    "one by one": (
+        *("play", "tictactoe", "--seat", "random", "--seat", "random", "--matches", 10**9),
+        *("--concurrency", 1),
+    ),
+    "tournament": ("tournament", "cup.toml"),
+}
+
+
+@pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)
+def test_an_interrupt_ends_matches_that_wait_for_nothing(
+    ostinato: Command, command: tuple[object, ...]
+):
+    agents = "".join(f'[[agents]]\nname = "{name}"\nagent = "random"\n' for name in "ab")
+    (ostinato.folder / "cup.toml").write_text(f'game = "tictactoe"\nseeds = 100000\n{agents}')
+    log = ostinato.folder / "a.db"
+    with ostinato.started(*command, "--log", "a.db") as process:
+        wait_for(lambda: events(log, "match_ended") > 0)
+        process.send_signal(signal.SIGINT)
+        done = finished(process)
+    assert (done.code, done.stdout) == (130, "")
+    assert done.stderr == "interrupted; what was acknowledged is in the log\n"
+    assert ostinato("replay", "a.db", "--json").document["identical"]
+
+
+def test_an_interrupt_while_the_command_is_imported():
+    """What is imported interrupts the process, as a person does who sees the typing error."""
+    program = """if True:
+        import os, signal, sys
+        from runtime.cli import main
+
+        class Interrupting:
+            def find_spec(self, name, path=None, target=None):
+                if name == "runtime.cli.app":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupting())
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == "interrupted; what was acknowledged is in the log\n"
+    assert done.returncode == 130
 
 
 def test_two_at_once(ostinato: Command):

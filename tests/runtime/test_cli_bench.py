@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.figures import NUMBERS, FeatureMemory, Figure, Measured, number_of_states
-from runtime.cli.main import run
+from runtime.cli.app import run
 from tests.support.bundles import adapter_bundle
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli.main import run
+from runtime.cli.app import run
 from tests.support.bundles import ORACLE
 from tests.support.quantized import quantized_base
 
@@ -131,7 +131,7 @@ def test_a_bundle_is_put_on_another_base(
 
 
 def test_the_command_line_needs_no_torch() -> None:
-    code = "import sys, runtime.cli.main; sys.exit('torch' in sys.modules)"
+    code = "import sys, runtime.cli.app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

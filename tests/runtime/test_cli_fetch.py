@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli.main import run
+from runtime.cli.app import run
 
 
 def test_only_releases_are_fetched(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runtime.cli.main import run
+from runtime.cli.app import run
 
 SHORT = ["--games", "tictactoe,kuhn_poker", "--positions", "5", "--matches", "2"]
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from runtime.cli import tournament
-from runtime.cli.main import run
+from runtime.cli.app import run
 
 CUP = """
 game = "tictactoe"

@@ -13,7 +13,7 @@ from engine.errors import DecisionExpired
 from games.base import Game
 from runtime import log_signals
 from runtime.agents.base import Act, Agent, Turn
-from runtime.cli.main import run
+from runtime.cli.app import run
 from runtime.log_signals import LogSignals
 from runtime.match import Match
 from runtime.signals import SignalReport

@@ -15,7 +15,7 @@ from engine.client import connect_engine
 from engine.queue import Queue
 from engine.server import Server
 from engine.streams import PARTITIONS
-from runtime.cli.main import run
+from runtime.cli.app import run
 from runtime.cli.status import _show
 from runtime.errors import BadInput
 from runtime.metrics import figures_of_run, figures_of_worker, metrics

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 
 import typer
 from typer.exceptions import TyperException
@@ -13,6 +11,7 @@ from typer.exceptions import TyperException
 from engine.errors import EngineError
 from games.errors import GamesError
 from runtime.cli import (
+    INTERRUPTED,
     bench,
     check,
     check_agent,
@@ -34,15 +33,13 @@ from runtime.cli.show import print_json
 from runtime.errors import RuntimeFault
 from store.errors import StoreError
 
-DONE, FAILED, USAGE, PARTLY_REFUSED, REPLAY_DIFFERS = 0, 1, 2, 3, 4
-"""Exit codes. 130 is an interrupt, as shells have it."""
-
-INTERRUPTED = 130
+DONE, FAILED, USAGE = 0, 1, 2
 
 app = typer.Typer(
     name="ostinato",
     help="Run, record and replay games whose agents ask a decision model.",
-    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 partly refused, 4 a replay differs.",
+    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 partly refused, 4 a replay differs, 130"
+    " interrupted.",
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -80,16 +77,12 @@ def options(
         typer.echo(context.get_help())
 
 
-def main() -> None:
-    """Run the command of the process's arguments and exit."""
-    # A script's background jobs ignore SIGINT, and SIGTERM would then be lost with it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: list[str]) -> int:
-    """Run one command and give its exit code; errors are printed as one line."""
+    """Run one command and give its exit code; errors are printed as one line.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted, and has put everything away.
+    """
     try:
         code = app(arguments, standalone_mode=False)
     except TyperException as error:
@@ -97,18 +90,13 @@ def run(arguments: list[str]) -> int:
         return USAGE
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
-            return _interrupted()
+            raise KeyboardInterrupt from None
         return _report(_first_known(group), arguments, group)
     except Exception as error:
         return _report(error, arguments, error)
     if code == INTERRUPTED:  # what Typer makes of Ctrl-C
-        return _interrupted()
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else DONE
-
-
-def _interrupted() -> int:
-    sys.stderr.write("interrupted; what was acknowledged is in the log\n")
-    return INTERRUPTED
 
 
 KNOWN = (RuntimeFault, EngineError, StoreError, GamesError)
@@ -140,8 +128,3 @@ def _print(code: str, message: str, arguments: list[str]) -> None:
     if "--json" in arguments:
         print_json({"error": {"code": code, "message": message}})
     sys.stderr.write(f"error: {' '.join(message.split())} [{code}]\n")
-
-
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    """Let SIGTERM end everything the way Ctrl-C does: the event loop unwinds, children go."""
-    os.kill(os.getpid(), signal.SIGINT)
