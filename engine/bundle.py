@@ -44,6 +44,10 @@ TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 
 _HASHED_AT_LOAD = 256 << 20  # bytes; larger files are hashed by `verify` alone
 _TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "chat_template.jinja")
+_BESIDE_TOKENIZER = (
+    "processor_config.json",
+    "config.json",  # without it beside the tokenizer vLLM tries for seconds to find it
+)
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +222,11 @@ def _write(folder: Path, manifest: Manifest) -> None:
     staged = folder / f".{MANIFEST}"
     staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     staged.replace(folder / MANIFEST)
+
+
+def tokenizer_files(folder: Path) -> list[str]:
+    """List what a copy of a tokenizer takes from its folder: its files, and what vLLM reads too."""
+    return [name for name in (*_TOKENIZER_FILES, *_BESIDE_TOKENIZER) if (folder / name).exists()]
 
 
 def base_files(base: Path) -> list[str]:

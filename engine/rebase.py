@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.bundle import Bundle, base_files, load_bundle, write_manifest
+from engine.bundle import Bundle, base_files, load_bundle, tokenizer_files, write_manifest
 from engine.errors import BadBundle, NotWritten
 from engine.manifest import FileEntry, Original, file_entry
 
@@ -74,7 +74,8 @@ def rebase(bundle: Bundle, base: Path, out: Path, on_progress: Progress) -> Bund
             if name != "base":
                 folders[name] = work / name
                 folders[name].mkdir(parents=True)
-                for file in part.files:
+                names = tokenizer_files(bundle.tokenizer) if name == "tokenizer" else part.files
+                for file in names:
                     shutil.copyfile(bundle.path / part.path / file, folders[name] / file)
         write_manifest(
             work,

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -31,6 +31,7 @@ from engine.bundle import (
     Bundle,
     base_files,
     load_bundle,
+    tokenizer_files,
     write_manifest,
 )
 from engine.errors import BadBundle, BadWeights, NotWritten
@@ -49,13 +50,6 @@ Dtype = Literal["bfloat16", "float32"]
 Progress = Callable[[str, int, int, str], None]
 """Called with the stage, what of it is done, all of it, and a note."""
 
-_TOKENIZER: Final = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "processor_config.json",
-    "config.json",  # without it beside the tokenizer vLLM tries for seconds to find it
-)
 _MODEL_LOADED: Final = 256 << 20
 """Bytes in float32 of the largest model that is loaded whole, to record what it answers."""
 
@@ -196,8 +190,7 @@ class _Job:
         errors = {name: self._cut(name, matrix, rank) for name, matrix in matrices.items()}
         self._write_adapter(matrices, rank, known)
         self._copy(self.bundle / "head", (HEAD_TENSORS, HEAD_CONFIG))
-        present = [name for name in _TOKENIZER if (self.tuned.folder / name).exists()]
-        self._copy(self.bundle / "tokenizer", present)
+        self._copy(self.bundle / "tokenizer", tokenizer_files(self.tuned.folder))
         left = {finding.tensor: finding.error for finding in findings}
         with written(self.bundle):
             bundle = write_manifest(
@@ -366,7 +359,7 @@ class _Job:
         write_tensors(folder / TENSORS, shapes, self.options.dtype, tensors, metadata=metadata)
         write_bytes(folder / CONFIG, adapter_config(modules, rank=rank).encode())
 
-    def _copy(self, folder: Path, names: tuple[str, ...] | list[str]) -> None:
+    def _copy(self, folder: Path, names: Sequence[str]) -> None:
         with written(folder):
             folder.mkdir(parents=True, exist_ok=True)
         for name in names:

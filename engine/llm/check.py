@@ -38,12 +38,15 @@ _USED = (
             "schedule",
             "skipped_waiting",
             "update_from_output",
+            "use_eagle",
             "waiting",
         ),
     ),
     ("vllm.v1.engine.core", "", ("get_request_block_hasher",)),
     ("vllm.v1.request", "Request", ("all_token_ids", "block_hashes")),
     ("vllm.v1.core.kv_cache_coordinator", "KVCacheCoordinator", ("single_type_managers",)),
+    ("vllm.v1.core.kv_cache_coordinator", "HybridKVCacheCoordinator", ("attention_groups",)),
+    ("vllm.v1.core.kv_cache_coordinator", "SpecGroup", ("use_eagle",)),
     (
         "vllm.v1.core.single_type_kv_cache_manager",
         "MambaManager",
@@ -62,7 +65,14 @@ _USED = (
     (
         "vllm.v1.core.single_type_kv_cache_manager",
         "SingleTypeKVCacheManager",
-        ("block_pool", "block_size", "kv_cache_group_id", "num_cached_block", "req_to_blocks"),
+        (
+            "block_pool",
+            "block_size",
+            "kv_cache_group_id",
+            "num_cached_block",
+            "req_to_blocks",
+            "use_eagle",
+        ),
     ),
     (
         "vllm.v1.core.block_pool",

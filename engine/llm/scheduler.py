@@ -24,7 +24,7 @@ from engine.llm.missed import History, Seen
 from engine.llm.plan import Outcome, ReadPlan, find_plan
 from engine.llm.settings import KEY, EngineSettings
 from engine.llm.shares import Shares, Side
-from engine.llm.snapshots import EndsAt, Stops, chat_stops, record_stops, watch
+from engine.llm.snapshots import EndsAt, Stops, chat_stops, enter_at_stops, record_stops, watch
 
 if TYPE_CHECKING or current_platform.is_cpu():
     from vllm.v1.core.sched.scheduler import Scheduler as Base
@@ -89,7 +89,10 @@ class DecisionScheduler(Base):
         self._ahead: dict[str, int] = {}
         self._kept = 0
         self._primed: dict[str, Request] = {}
-        for manager in self.kv_cache_manager.coordinator.single_type_managers:
+        coordinator = self.kv_cache_manager.coordinator
+        if self.use_eagle:
+            enter_at_stops(coordinator)
+        for manager in coordinator.single_type_managers:
             watch(manager, self._stops)
 
     def add_request(self, request: Request) -> None:

@@ -100,6 +100,20 @@ class EndsAt:
         return getattr(self._request, name)
 
 
+def enter_at_stops(coordinator: Any) -> None:
+    """Let requests go on from where a stop is also beside a model that guesses tokens.
+
+    vLLM would have the last unit before that read again, because what the guessing model keeps of
+    its last token holds a guess at the token behind it. But linear attention can be entered at the
+    stop alone. A guess is checked before it counts, so one that is a little worse does no harm.
+    """
+    coordinator.attention_groups = [
+        group._replace(use_eagle=False) for group in coordinator.attention_groups
+    ]
+    for manager in coordinator.single_type_managers:
+        manager.use_eagle = False
+
+
 def watch(manager: SingleTypeKVCacheManager, stops: Mapping[str, Stops]) -> None:
     """Let one of vLLM's managers keep what requests leave at their stops, by request id."""
     if isinstance(manager, MambaManager):

@@ -64,8 +64,9 @@ def test_what_is_under_way_is_as_urgent_as_whoever_waits_for_it():
     assert steps.ended["waits"] < steps.ended["other"]
 
 
-def test_questions_on_one_state_are_read_in_one_step():
-    steps = Steps(seats=16)
+@pytest.mark.parametrize("speculative", [None, {"method": "mtp", "num_speculative_tokens": 1}])
+def test_questions_on_one_state_are_read_in_one_step(speculative):
+    steps = Steps(seats=16, speculative=speculative)
     state = ids(1, 3000)
     for turn in range(2):
         for number in range(8):

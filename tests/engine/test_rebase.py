@@ -61,6 +61,9 @@ def test_a_bundle_names_both_bases(bundle: Bundle, other: Path, tmp_path: Path) 
     assert (found.adapter_rank, manifest.quantization) == (8, None)
     for name in ("adapter", "head", "tokenizer"):
         assert found.part_hashes[name] == bundle.part_hashes[name]
+    # else vLLM looks for it for seconds, at every start
+    config = bundle.tokenizer / "config.json"
+    assert (found.tokenizer / "config.json").read_bytes() == config.read_bytes()
     # on a further base it still knows the one that it was made for
     again = rebase(found, ORACLE / "base", tmp_path / "again", quiet)
     assert again.manifest.original == manifest.original

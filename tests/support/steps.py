@@ -20,7 +20,13 @@ class Steps:
     """
 
     def __init__(
-        self, *, tokens: int = 2048, seats: int = 8, blocks: int = 4000, chat_share: float = 0.25
+        self,
+        *,
+        tokens: int = 2048,
+        seats: int = 8,
+        blocks: int = 4000,
+        chat_share: float = 0.25,
+        speculative: dict[str, Any] | None = None,
     ) -> None:
         from engine.llm.launch import prepare_environment
 
@@ -52,6 +58,7 @@ class Steps:
             prefix_match_unit=UNIT,
             enforce_eager=True,
             disable_log_stats=True,
+            speculative_config=speculative,
         )
         settings = EngineSettings(head="", head_config={}, chat_share=chat_share)
         arguments.additional_config = settings  # pyright: ignore[reportAttributeAccessIssue]
