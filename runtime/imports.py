@@ -9,7 +9,7 @@ over, and the others are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -89,7 +89,7 @@ async def import_records(
     return Imported(imported=imported, present=present, faults=tuple(faults))
 
 
-def read_records(path: Path) -> Iterator[Record | BadRecord]:
+def read_records(path: Path) -> Generator[Record | BadRecord, None, None]:
     """Give the matches of a file in order, and why for each that cannot be read.
 
     Raises:
