@@ -68,6 +68,14 @@ async def test_decisions_are_answered_each_with_its_own_answer(running: RunningB
     assert reply.engine_ms >= 0
 
 
+async def test_a_client_that_has_asked_closes_at_once(running: RunningBroker) -> None:
+    async with working(running.url, Scripted()):
+        async with connect_engine(running.url, MODEL, source="log1") as engine:
+            await engine.decide(request())
+            closing = anyio.current_time()
+        assert anyio.current_time() - closing < 10  # a drain that waits in vain takes 30
+
+
 async def test_states_of_900_kb_are_answered(running: RunningBroker) -> None:
     backend = Scripted()
     states = [os.urandom(450_000).hex() for _ in range(12)]

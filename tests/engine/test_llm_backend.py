@@ -324,6 +324,9 @@ async def test_a_record_as_long_as_the_window_is_answered(tuned):
     state = "a" + " a" * (WINDOW - fixed - 1)
     reply = await tuned.decide(request(msgspec.structs.replace(ask, state=state)))
     assert reply.tokens == WINDOW
+    other = await tuned.decide(request(msgspec.structs.replace(ask, state=state[:-1] + "b")))
+    assert other.tokens == WINDOW
+    assert distance(logits(reply), logits(other)) > 1e-3  # the last word counts
 
 
 async def test_over_the_queue_questions_on_one_state_are_read_in_one_step(tuned, tmp_path):

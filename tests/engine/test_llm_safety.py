@@ -23,6 +23,10 @@ pytest.importorskip("vllm")
 pytestmark = pytest.mark.vllm
 
 WINDOW = 2048
+EIGHT = tuple(
+    msgspec.structs.replace(FIXED.fields[0], id=f"{n}", instruction=f"Which door opens {n}?")
+    for n in range(8)
+)
 EXACT = WorkerSettings(dtype="float32", window=WINDOW, max_batched_tokens=160)
 
 
@@ -224,8 +228,9 @@ async def test_a_decision_that_is_given_up_frees_everything(backend: Any, how: s
         async def ask() -> None:
             with scope:
                 async with anyio.create_task_group() as group:
-                    for index in range(6):
-                        group.start_soon(backend.decide, request(long(1500 + index), f"d{index}"))
+                    for index in range(2):
+                        ask = msgspec.structs.replace(long(1500 + index), fields=EIGHT)
+                        group.start_soon(backend.decide, request(ask, f"d{index}"))
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engine import connection, streams
+from engine import connection, streams, wire
 from engine.broker import MAX_PAYLOAD, RunningBroker, broker
 from engine.contract import DecisionReply
 from engine.deliveries import Delivery, Pulls
@@ -191,6 +191,19 @@ async def test_an_oversize_request_is_refused_with_both_numbers_and_the_next_is_
         await queue.publish_request(MODEL.hash, request(state=incompressible * 2))
     await queue.publish_request(MODEL.hash, request("next"))
     assert (await pulled(pulls)).request.id == "next"
+
+
+async def test_the_largest_request_that_is_sent_is_taken(
+    queue: Queue, pulls: Pulls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "COMPRESS_ABOVE", MAX_PAYLOAD)  # else sizes are not exact
+    filled = "x" * (1 << 20)
+    around = len(wire.pack(request(state=filled), limit=MAX_PAYLOAD)[0]) - len(filled)
+    largest = request(state="x" * (MAX_PAYLOAD - 1024 - around))
+    await queue.publish_request(MODEL.hash, largest)
+    assert (await pulled(pulls)).request == largest
+    with pytest.raises(RequestTooLarge):
+        await queue.publish_request(MODEL.hash, request(state=largest.ask.state + "x"))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "*", ">", "a\n"])

@@ -50,21 +50,25 @@ async def listener(queue: Queue) -> Listener:
     return listener
 
 
-async def test_a_long_decision_is_not_delivered_again_while_it_is_worked_on(
+async def test_long_decisions_are_not_delivered_again_while_they_are_worked_on(
     running: RunningBroker, queue: Queue, listener: Listener
 ) -> None:
+    many = 50
+
     async def long(request: DecisionRequest) -> DecisionReply:
         await anyio.sleep(2.5)
         return await backend.answer(request)
 
     backend, other = Scripted(long), Scripted()
     async with working(running.url, backend, ack_wait_s=1.0):
-        await queue.publish_request(MODEL.hash, request())
-        await until(lambda: backend.asked)
+        for number in range(many):
+            await queue.publish_request(MODEL.hash, request(f"d{number}"))
+        await until(lambda: len(backend.asked) == many)
         async with working(running.url, other):
-            await until(lambda: listener.replies)
+            await until(lambda: len(listener.replies) == many)
             await until(lambda: nothing_waits(running))
-    assert (len(backend.asked), len(other.asked), len(listener.replies)) == (1, 0, 1)
+    assert {asked.attempt for asked in backend.asked} == {1}
+    assert (len(backend.asked), len(other.asked), len(listener.replies)) == (many, 0, many)
 
 
 async def test_a_redelivery_after_the_answer_is_not_decided_again(

@@ -46,7 +46,7 @@ async def play(stub: Stub, folder: Path, parameters: str = "", game: str = "tict
 
 
 async def test_labels_are_actions_and_their_cost_is_recorded(stub: Stub, tmp_path: Path):
-    for cell in "e", " a1\n", "b2":
+    for cell in "centre", " top\n", "bottom-right":
         stub.says(says(cell, prompt_tokens_details={"cached_tokens": 32}))
     report, events = await play(stub, tmp_path)
     prompts = [body["messages"][1]["content"] for _, _, body in stub.seen]
@@ -57,6 +57,8 @@ async def test_labels_are_actions_and_their_cost_is_recorded(stub: Stub, tmp_pat
     assert report.chats.answers == len(mine) == len(stub.seen)
     assert report.chats.tokens_reused == 32 * len(mine)
     assert report.chats.tokens_read == 18 * len(mine)
+    assert [each.action for each in mine[:1]] == ["centre"]
+    assert [each.how for each in mine[:1] if isinstance(each, TurnTaken)] == ["agent"]
     first = mine[0].chat
     assert first is not None
     assert (first.model, first.tokens_written) == ("m", 2)
@@ -67,8 +69,11 @@ async def test_labels_are_actions_and_their_cost_is_recorded(stub: Stub, tmp_pat
     assert all(view.startswith(rules) for view in views)
 
 
-async def test_what_is_no_label_is_repaired_once(stub: Stub, tmp_path: Path):
-    stub.says(says("I would take the middle"))
+@pytest.mark.parametrize(
+    "text", ["I would take the middle", "not centre, I play top-left", "top-left\ncentre", ""]
+)
+async def test_what_is_no_label_is_repaired_once(stub: Stub, tmp_path: Path, text: str):
+    stub.says(says(text))
     report, events = await play(stub, tmp_path)
     refused = [event for event in events if isinstance(event, ActionRefused)]
     fallbacks = [e for e in events if isinstance(e, TurnTaken) and e.how == "fallback"]

@@ -63,9 +63,17 @@ class Own(Diary):
         return MyState(*msgspec.structs.astuple(super().start(seats=seats, seed=seed)))
 
 
-async def test_every_version_shows_state_views_and_the_request_to_the_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["log", "portable file"])
+async def test_every_version_shows_state_views_and_the_request_to_the_byte(
+    tmp_path: Path, kind: str
+) -> None:
     game = load_game("kuhn_poker")
     path, engine = await recording(tmp_path, game, ["decision", "decision"])
+    if kind == "portable file":
+        log = open_log(path, read_only=True)
+        path = tmp_path / "all.jsonl.zst"
+        export_matches(log, path)
+        await log.close()
     sent = {request.id: encode_ask(request.ask) for request in engine.requests}
     state = game.start(seats=2, seed=1)
     asked = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
@@ -195,10 +196,20 @@ async def test_names_of_the_model():
 
 
 async def test_other_bodies():
-    packed = zstandard.compress(json.dumps(EXAMPLE).encode())
+    plain = json.dumps(request(state={"log": [f"step {n}" for n in range(500)]})).encode()
+    packed = zstandard.compress(plain)
     sent = {"content-type": "application/json", "content-encoding": "zstd"}
     async with served(limits=Limits(body_bytes=10_000)) as (client, _):
-        assert (await client.post(URL, content=packed, headers=sent)).status_code == 200
+        replies = [
+            await client.post(URL, content=content, headers={**sent, "content-encoding": encoding})
+            for content, encoding in (
+                (plain, "identity"),
+                (packed, "zstd"),
+                (gzip.compress(plain), "gzip"),
+            )
+        ]
+        first, *others = [reply.json()["answers"] for reply in replies]
+        assert others == [first, first]
         bomb = zstandard.compress(b'{"state":"' + b"a" * 10_000_000)
         for content, headers, status in (
             (bomb, sent, 413),
