@@ -86,7 +86,7 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except TyperException as error:
-        _print("runtime/usage", f"{error.format_message()} See --help.", arguments)
+        _print("runtime/usage", f"{error.format_message().rstrip('.')}. See --help.", arguments)
         return USAGE
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:

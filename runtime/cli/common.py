@@ -143,4 +143,4 @@ def model_of(spec: str | None, settings: Settings) -> Model:
     Raises:
         EngineError: It is no sound model.
     """
-    return open_model(spec or str(SHIPPED), window=settings.longest_record)
+    return open_model(str(SHIPPED) if spec is None else spec, window=settings.longest_record)

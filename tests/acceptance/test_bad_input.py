@@ -63,6 +63,7 @@ FAULTS = [
     ("runtime/bad_settings", "deadline", ("decide", "--requests", "r.jsonl", "--deadline", "nan")),
     ("engine/bad_request", "mock", ("play", "tictactoe", *DECISION, "mock:speed=1")),
     ("engine/bad_bundle", "nowhere", ("play", "tictactoe", *DECISION, "nowhere")),
+    ("engine/bad_bundle", "no model bundle", ("play", "tictactoe", *DECISION, "")),
     ("engine/bad_bundle", "nowhere", ("demo", "--model", "nowhere")),
     ("store/unavailable", "nowhere", ("play", "tictactoe", *RANDOM[:-1], "nowhere/a.db")),
     ("store/unavailable", "none.db", ("replay", "none.db")),
@@ -252,6 +253,13 @@ def test_a_log_of_a_newer_release_is_left_alone(here: Here, tmp_path: Path):
         assert "99" in message
     assert log.read_bytes() == before
     assert not list(tmp_path.glob("o.*"))
+
+
+def test_a_file_that_holds_no_match_is_refused(here: Here, tmp_path: Path):
+    (tmp_path / "none.pgn").write_text("\n")
+    message = here("import", "none.pgn", "new.db").refused("runtime/bad_input")
+    assert "none.pgn holds no match" in message
+    assert not (tmp_path / "new.db").exists()
 
 
 def _altered(text: bytes) -> bytes:
