@@ -30,8 +30,9 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A portable match file, chess as PGN, or hold'em as PHH (.phhs: several hands).",
-            metavar="FILE.jsonl[.zst]|FILE.pgn|FILE.phh[s]",
+            help="A portable match file (.jsonl, .jsonl.zst), chess (.pgn), or hold'em (.phh,"
+            " or .phhs for several hands).",
+            metavar="FILE",
         ),
     ],
     match: Annotated[
@@ -60,8 +61,9 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A portable match file, chess games (PGN) or hold'em hands (PHH).",
-            metavar="FILE.jsonl[.zst]|FILE.pgn|FILE.phh[s]",
+            help="A portable match file (.jsonl, .jsonl.zst), chess games (.pgn) or hold'em hands"
+            " (.phh, .phhs).",
+            metavar="FILE",
         ),
     ],
     log: LogFile,

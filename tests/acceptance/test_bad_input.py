@@ -127,6 +127,25 @@ def test_errors_of_a_process(ostinato: Command):
     assert "Traceback" in debugged.stderr
 
 
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["text", "json"])
+def test_output_that_finds_no_room(ostinato: Command, flags: tuple[str, ...]):
+    command = [OSTINATO, "play", "tictactoe", *RANDOM, *flags]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=ostinato.folder, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    message = Done(done.returncode, "", done.stderr).refused("runtime/output_failed")
+    assert "No space left" in message
+    assert ostinato("replay", "a.db").code == 0
+
+
+def test_output_in_an_encoding_that_lacks_a_name(ostinato: Command):
+    play = ("play", "tictactoe", *RANDOM[:-1], "l\u00f6g \u6587.db")
+    done = ostinato(*play, PYTHONIOENCODING="ascii")
+    assert done.code == 0
+    assert r"Log: l\xf6g \u6587.db" in done.stdout
+
+
 def test_a_worker_without_its_broker(here: Here):
     done = here("worker", "--nats", "nats://127.0.0.1:1", "--model", "mock")
     assert done.code == 1
