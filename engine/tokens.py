@@ -137,6 +137,7 @@ class Encoder:
         """
         prefix, state, suffix = self.ids(PREFIX), self.ids(ask.state), self.ids(SUFFIX)
         public = self._public_tokens(ask.state, ask.public_end)
+        begin = [*prefix, *state]  # whose numbers all records share: there may be hundreds
         records: list[Record] = []
         for fields in _sequences(ask):
             schema, placed = self._schema(fields)
@@ -156,7 +157,7 @@ class Encoder:
             state_end = len(prefix) + kept
             records.append(
                 Record(
-                    input_ids=[*prefix, *state[:kept], *schema, *suffix],
+                    input_ids=[*begin[:state_end], *schema, *suffix],
                     fields=tuple(_moved(field, state_end) for field in placed),
                     public_end=len(prefix) + min(public, kept),
                     state_end=state_end,

@@ -57,6 +57,14 @@ class GameFacts(msgspec.Struct, frozen=True, kw_only=True):
     factors: tuple[str, ...] = ()
     overflow: Literal["stop", "rebase"] = "stop"
 
+    @property
+    def seats(self) -> str:
+        """How many seats a match has, in words: `2 seats`, or `2 to 6 seats`."""
+        fewest, most = self.min_seats, self.max_seats
+        if fewest < most:
+            return f"{fewest} to {most} seats"
+        return f"{most} seat{'' if most == 1 else 's'}"
+
 
 class View(msgspec.Struct, frozen=True):
     """What one seat may see, as text.

@@ -204,7 +204,7 @@ class Mixed:
         facts, seats = first.facts, len(by_seat)
         if not facts.min_seats <= seats <= facts.max_seats:
             raise BadGameParameters(
-                f"{facts.id} has {facts.min_seats} to {facts.max_seats} seats, not {seats} as"
+                f"{facts.id} has {facts.seats}, not {seats} as"
                 f" {PARAMETER}={SEPARATOR.join(by_seat)} has; name one layout, or one for each seat"
             )
         self.names = tuple(games)

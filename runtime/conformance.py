@@ -17,6 +17,7 @@ from games.registry import load_game
 from games.testing import Report
 from runtime.children import HASH_SEEDS, Ended, run_under_hash_seeds
 from runtime.draws import uniform
+from runtime.errors import BadInput
 
 PACE_S = 0.5  # for how long turns are counted
 
@@ -58,10 +59,14 @@ def check_in_processes(
     Raises:
         ConformanceError: A law is broken; names the law, the seed, the turn and the difference.
         GamesError: The game cannot be loaded.
+        BadInput: It has no match of so many seats.
     """
     arguments = [game, "--json", f"--seeds={seeds}", f"--limit={limit}"]
     arguments += [f"--most-turns={most_turns}", *([f"--seats={seats}"] if seats else [])]
     rules = load_game(game)
+    facts = rules.facts
+    if seats is not None and not facts.min_seats <= seats <= facts.max_seats:
+        raise BadInput(f"{facts.id} has {facts.seats}, not {seats}; give --seats as many")
     command = [sys.executable, "-m", "games.testing", *arguments]
     first, second = [_report(game, ended) for ended in run_under_hash_seeds(command)]
     if first.digest != second.digest:

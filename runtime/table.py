@@ -72,12 +72,8 @@ def check_seats(game: Game, seats: Sequence[Seat]) -> None:
             asks about more options than a question can have.
     """
     facts = game.facts
-    fewest, most = facts.min_seats, facts.max_seats
-    if not fewest <= len(seats) <= most:
-        wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        raise CannotPlay(
-            f"{facts.id} has {wanted} seats, not {len(seats)}; name one agent for each"
-        )
+    if not facts.min_seats <= len(seats) <= facts.max_seats:
+        raise CannotPlay(f"{facts.id} has {facts.seats}, not {len(seats)}; name one agent for each")
     for seat in seats:
         seat.agent.check(game)
     asking = next((seat.name for seat in seats if seat.agent.asks), None)

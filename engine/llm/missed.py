@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 _REMEMBERED = 64
 """Records; older ones count as never seen."""
 
 
-class Seen(NamedTuple):
-    """A record that was read.
+class Seen(msgspec.Struct):
+    """A record that is read.
 
     Attributes:
         adapter: Name of its adapter, and the salt.
         hashes: One for each unit, of all tokens up to its end, adapter and salt included.
         state_start: Where its state starts; before that all records are alike.
-        kept: Tokens up to its last stop.
+        kept: Tokens up to its last stop; fewer, once it is given up before that.
         input_ids: Its tokens.
     """
 
@@ -47,14 +48,24 @@ class History:
             reused: Tokens found.
             leaves: Tokens up to where others can go on, if that is not the record's last stop.
         """
-        self._seen.append(record if leaves is None else record._replace(kept=leaves))
+        reason = self._reason(record, reused)
+        if leaves is not None:
+            record.kept = leaves
+        self._seen.append(record)
+        return reason
+
+    def _reason(self, record: Seen, reused: int) -> str:
         if reused >= record.kept // self._unit * self._unit:
             return "" if record.kept >= self._unit else f"shorter than {self._unit} tokens"
-        others = list(self._seen)[:-1]
-        best = max(others, key=lambda seen: self._common(seen, record), default=None)
+
+        def usable(seen: Seen) -> tuple[int, int]:
+            common = self._common(seen, record)
+            return common, seen.kept if seen.kept <= common else 0
+
+        best = max(self._seen, key=usable, default=None)
         common = self._common(best, record) if best else 0
         if best is None or common <= record.state_start:
-            return self._other_key(others, record)
+            return self._other_key(record)
         if reused >= min(common, best.kept):
             return ""  # what follows is new
         return "evicted" if common >= best.kept else self._changed(best, record)
@@ -70,11 +81,14 @@ class History:
                 high = middle - 1
         return low * self._unit
 
-    def _other_key(self, others: Sequence[Seen], record: Seen) -> str:
-        beginning = list(record.input_ids[: record.kept])
-        for seen in others:
-            if seen.adapter != record.adapter and (
-                list(seen.input_ids[: record.kept]) == beginning
+    def _other_key(self, record: Seen) -> str:
+        end = record.kept
+        beginning = record.input_ids[:end]
+        for seen in self._seen:
+            if (
+                seen.adapter != record.adapter
+                and seen.input_ids[end - 1 : end] == beginning[-1:]  # a glance, for long ones
+                and seen.input_ids[:end] == beginning
             ):
                 return "other adapter" if seen.adapter[0] != record.adapter[0] else "other salt"
         return "first time"

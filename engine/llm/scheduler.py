@@ -55,6 +55,7 @@ class Course(msgspec.Struct):
         missed: Why no more were.
         patience: Until when it waits for the other records of its decision, monotonic seconds.
         left_out: A step was made without it, though it could have been read.
+        seen: What later records are told of it; None before its first step.
     """
 
     plan: ReadPlan
@@ -64,6 +65,7 @@ class Course(msgspec.Struct):
     missed: str = ""
     patience: float = 0.0
     left_out: bool = False
+    seen: Seen | None = None
 
 
 class DecisionScheduler(Base):
@@ -327,6 +329,8 @@ class DecisionScheduler(Base):
 
     def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         course = self._courses.pop(request.request_id, None)
+        if course is not None and course.seen is not None:
+            course.seen.kept = min(course.seen.kept, request.num_computed_tokens)
         if course is not None and course.state is not None:
             waiting = self._on_state[course.state]
             waiting.discard(request.request_id)
@@ -355,7 +359,7 @@ class DecisionScheduler(Base):
     def _why(self, request: Request, course: Course) -> str:
         stops = self._stops[request.request_id]
         adapter = request.lora_request.lora_name if request.lora_request else ""
-        seen = Seen(
+        course.seen = Seen(
             (adapter, request.cache_salt or ""),
             request.block_hashes,
             course.plan.state_start,
@@ -364,7 +368,7 @@ class DecisionScheduler(Base):
         )
         rest = request.num_tokens - course.reused
         leaves = course.reused if rest <= self._short(course) else None
-        return self._history.why(seen, course.reused, leaves=leaves)
+        return self._history.why(course.seen, course.reused, leaves=leaves)
 
     def _short(self, course: Course | None) -> int:
         """Give how many tokens are read without a stop: of a question that is alone."""

@@ -10,7 +10,6 @@ from typing import Annotated
 import anyio
 import msgspec
 import typer
-from rich.table import Table
 
 from engine.figures import GROWTH, NUMBERS, FeatureMemory, Figure, Measured, number_of_states
 from runtime.cli.common import (
@@ -23,7 +22,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, Table, out, print_json, progress
 from runtime.errors import BadInput
 
 bench = typer.Typer(

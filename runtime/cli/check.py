@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from runtime.cli.common import JsonFlag
-from runtime.cli.show import out, print_json, progress
+from runtime.cli.show import Table, out, print_json, progress
 from runtime.conformance import Checked, check_in_processes
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from runtime.agents.registry import FORMS, make_agent
 from runtime.cli.common import JsonFlag
-from runtime.cli.show import out, print_json, progress, say
+from runtime.cli.show import Table, out, print_json, progress, say
 from runtime.trial import GAMES, Tried
 from runtime.try_agent import try_in_processes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.markup import escape
 
 from engine.checkup import Check
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, Table, out, print_json, progress
 from runtime.doctor import examine
 from runtime.settings import load_settings
 
@@ -59,6 +59,7 @@ def doctor(
         return int(failed)
     table = Table("", "check", "found", "remedy", box=None, pad_edge=False)
     for check in checks:
-        table.add_row(MARKS[check.status], check.name, check.detail, check.remedy)
+        texts = map(escape, (check.name, check.detail, check.remedy))  # `ostinato[cpu]` is no style
+        table.add_row(MARKS[check.status], *texts)
     out.print(table)
     return int(failed)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from engine.bundle import Bundle, load_bundle
 from engine.contract import Ask
@@ -14,7 +13,7 @@ from engine.rebase import rebase as run_rebase
 from engine.records import ask_from_system_one
 from runtime.cli import show
 from runtime.cli.common import JsonFlag
-from runtime.cli.show import Stages, err, print_json
+from runtime.cli.show import Stages, Table, err, print_json
 from runtime.decide import read_lines
 from runtime.errors import BadInput
 

@@ -10,10 +10,9 @@ from typing import Annotated
 import anyio
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from runtime.cli.common import JsonFlag, check_match
-from runtime.cli.show import TASK, out, print_json, progress, say
+from runtime.cli.show import TASK, Table, out, print_json, progress, say
 from runtime.exports import Format, Written, export_records, format_of
 from runtime.imports import Imported, import_records, read_records
 from store.export import export_matches, import_matches, read_export

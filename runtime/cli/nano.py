@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import anyio
 import msgspec
 import typer
-from rich.table import Table
 
 from engine.models import Model
 from engine.settings import WorkerSettings
@@ -24,7 +23,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, Table, out, print_json, progress
 from runtime.errors import BadInput
 from runtime.exam.exam import GAMES, Exam, Options, difference, run
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
 from engine.bundle import load_bundle
 from engine.plan import Plan, Weights, draft_size, plan, sizes_of
@@ -29,6 +28,7 @@ from runtime.cli.common import (
     WindowFlag,
     settings_of,
 )
+from runtime.cli.show import Table
 from runtime.errors import BadInput
 
 _BAR = 60  # characters

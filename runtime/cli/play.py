@@ -13,7 +13,6 @@ import anyio
 import msgspec
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from engine.client import Engine, Stray
 from engine.contract import DecisionReply
@@ -32,7 +31,7 @@ from runtime.cli.common import (
     model_of,
     settings_of,
 )
-from runtime.cli.show import TASK, Spool, out, plain_table, progress, say, show_signals
+from runtime.cli.show import TASK, Spool, Table, out, plain_table, progress, say, show_signals
 from runtime.errors import BadInput
 from runtime.exam.marks import interval
 from runtime.match import MatchResult
@@ -278,7 +277,7 @@ def _seated(job: Job) -> tuple[Game, list[Seat]]:
 def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -> None:
     table = plain_table("Matches")
     for heading in ("game", "agent"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading)
     for heading in ("seat", "return", "won", "95 %", "drawn", "lost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for job, report in played:
@@ -298,7 +297,7 @@ def _show(played: list[tuple[Job, RunReport]], model: Model | None, log: Path) -
     out.print(table)
     if model is not None:
         table = plain_table(f"Decisions by {model.name}")
-        table.add_column("game", overflow="fold")
+        table.add_column("game")
         for heading in ("asked", "failed", "forced", "read", "reused", "p50 ms", "p95 ms"):
             table.add_column(heading, justify="right", no_wrap=True)
         for job, report in played:

@@ -9,11 +9,10 @@ from typing import Any
 import anyio
 import msgspec
 from rich.markup import escape
-from rich.table import Table
 
 from engine.models import Model
 from runtime.cli.common import engine_of, model_of
-from runtime.cli.show import TASK, out, print_json, progress, say
+from runtime.cli.show import TASK, Table, out, print_json, progress, say
 from runtime.errors import BadInput
 from runtime.plots import new_figure, plot_redecided
 from runtime.recordings import open_recordings
@@ -129,7 +128,7 @@ def _table(title: str, headings: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left")
     for heading in headings:
         justify = "left" if heading in ("question", "in decision") else "right"
-        table.add_column(heading, justify=justify, overflow="fold")
+        table.add_column(heading, justify=justify)
     return table
 
 

@@ -9,11 +9,10 @@ from typing import Annotated
 import anyio
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from runtime.cli import fork, moment, redecide
 from runtime.cli.common import JsonFlag, ModelFlag, check_match, settings_of
-from runtime.cli.show import TASK, out, print_json, progress
+from runtime.cli.show import TASK, Table, out, print_json, progress
 from runtime.recordings import open_recordings
 from runtime.replay import ReplayReport, replay_file
 from store.export import SUFFIXES
@@ -168,7 +167,7 @@ def _replay(file: Path, match: str | None, processes: int | None, *, json: bool)
     else:
         table = Table()
         for heading in ("match", "version", "field", "recorded", "found now"):
-            table.add_column(heading, overflow="fold")  # cut, an id or a hash would be of no use
+            table.add_column(heading)
         for each in report.differences[:SHOWN]:
             cells = (each.match, str(each.version), each.field, each.expected, each.found)
             table.add_row(*map(escape, cells))

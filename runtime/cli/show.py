@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 import msgspec
+import rich.table
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +23,6 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 
 from runtime.signals import SignalReport
 
@@ -33,6 +33,14 @@ MATCHES_SHOWN = 3
 
 TASK = TaskID(0)
 """The one task of a bar that `progress` shows."""
+
+
+class Table(rich.table.Table):
+    """A table that folds what its columns do not hold: cut, an id or a path would be of no use."""
+
+    def add_column(self, *header: Any, **column: Any) -> None:
+        """Add a column as Rich does, but one that folds."""
+        super().add_column(*header, **{"overflow": "fold", **column})
 
 
 def print_json(document: Any) -> None:

@@ -10,13 +10,12 @@ import anyio
 import typer
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 
 from engine.broker import running_brokers
 from engine.queue import Queue
 from engine.server import Server
 from runtime.cli.common import ConfigFlag, JsonFlag, NatsFlag, settings_of
-from runtime.cli.show import out, print_json, signals_table
+from runtime.cli.show import Table, out, print_json, signals_table
 from runtime.errors import BadInput
 from runtime.log_signals import LogSignals, LogStatus
 from runtime.settings import Settings

@@ -14,14 +14,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from engine.client import Engine
 from engine.embedded import embedded
 from engine.models import Model
 from games.base import Game
 from runtime.cli.common import ConfigFlag, JsonFlag, ModelFlag, model_of, settings_of
-from runtime.cli.show import err, out, plain_table, print_json, say, show_signals
+from runtime.cli.show import Table, err, out, plain_table, print_json, say, show_signals
 from runtime.plots import new_figure
 from runtime.settings import Settings
 from runtime.tournament.plan import Plan, pairings, read_plan, seats_of
@@ -101,7 +100,7 @@ def _show(outcome: Outcome) -> None:
     shown = [heading for heading in columns if heading not in left_out]
     for heading in shown:
         if heading == "agent":
-            table.add_column(heading, overflow="fold")
+            table.add_column(heading)
         else:
             table.add_column(heading, justify="right", no_wrap=True)
     for cells in zip(*(columns[heading] for heading in shown), strict=True):

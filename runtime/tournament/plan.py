@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from games.base import Game
-from games.errors import BadGameParameters
+from games.errors import BadGameParameters, GamesError
 from games.layouts import LaidOut, laid_out
 from games.registry import load_game
 from runtime.agents.registry import make_agent
@@ -118,7 +118,10 @@ def read_plan(path: Path) -> tuple[Plan, Game]:
         plan = msgspec.convert(values, Plan)
     except msgspec.ValidationError as error:
         raise BadInput(f"{path}: {str(error).replace('`$.', '`')}; mend the file") from error
-    game = load_game(plan.game)
+    try:
+        game = load_game(plan.game)
+    except GamesError as error:
+        raise BadInput(f"{path}: game: {error}") from error
     _check(path, plan, game)
     return plan, game
 
@@ -203,10 +206,7 @@ def _check(path: Path, plan: Plan, game: Game) -> None:
     if len(set(names)) < len(names) or not all(name.isprintable() and name for name in names):
         raise BadInput(f"{path}: agents need printable names that differ, not {names}")
     if not facts.min_seats <= seats <= facts.max_seats:
-        raise BadInput(
-            f"{path}: {facts.id} has {facts.min_seats} to {facts.max_seats} seats, not {seats};"
-            " mend `seats`"
-        )
+        raise BadInput(f"{path}: {facts.id} has {facts.seats}, not {seats}; mend `seats`")
     if len(agents) < seats:
         raise BadInput(
             f"{path}: {len(agents)} of {seats} seats of {facts.id} have an agent;"

@@ -92,3 +92,8 @@ def test_the_how_to_shows_the_template_and_it_is_short():
 
 def test_a_game_that_is_not_there_is_refused(ostinato: Command):
     assert "no game 'nothing'" in ostinato("check", "nothing").refused("games/unknown_game")
+
+
+def test_seats_that_no_match_has_are_no_broken_law(ostinato: Command):
+    message = ostinato("check", "tictactoe", "--seats", 5).refused("runtime/bad_input")
+    assert "tictactoe has 2 seats, not 5" in message

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.checkup import Check
 from tests.support.bundles import tuned_bundle
 from tests.support.command import Command
 
@@ -42,3 +43,17 @@ def test_no_model_library_is_imported(module: str):
     program = f"import sys, {module}; print('torch' in sys.modules, 'vllm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, "False False"), done
+
+
+def test_a_narrow_terminal_hides_nothing_and_brackets_are_shown(here, monkeypatch):
+    remedy = "pip install 'ostinato[cpu]'"
+    detail = "/a/long/path/without/any/place/to/break/it/at"
+    found = [Check(name="vLLM", status="error", detail=detail, remedy=remedy)]
+    monkeypatch.setattr("runtime.cli.doctor.examine", lambda **_: found)
+    monkeypatch.setenv("COLUMNS", "40")
+    done = here("doctor")
+    shown = "".join(done.stdout.split())
+    assert done.code == 1
+    assert "…" not in shown
+    monkeypatch.setenv("COLUMNS", "120")
+    assert remedy in here("doctor").stdout

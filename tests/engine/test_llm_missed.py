@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from engine.llm.missed import History, Seen
 
 UNIT = 16
@@ -49,3 +51,38 @@ def test_what_a_record_left_out_is_not_missed():
     assert history.why(seen([*text, 1], kept=170), 64) == ""
     assert history.why(seen([*text, 2], kept=170), 0) == "evicted"
     assert history.why(seen([*text[:150], 3], kept=150), 144) == ""
+
+
+def test_what_the_last_of_several_kept_counts():
+    history = History(UNIT)
+    text = list(range(200))
+    history.why(seen(text, kept=64), 0)
+    history.why(seen(text, kept=170), 64)
+    assert history.why(seen(text, kept=170), 64) == "evicted"
+
+
+def test_nothing_is_evicted_of_what_was_never_read():
+    history = History(UNIT)
+    text = list(range(200))
+    first = seen(text, kept=170)
+    history.why(first, 0)
+    first.kept = 48  # given up then
+    assert history.why(seen(text, kept=170), 48) == ""
+    assert history.why(seen(text, kept=170), 32) == "evicted"
+
+
+@pytest.mark.vllm
+def test_what_is_given_up_is_remembered_as_far_as_it_was_read():
+    pytest.importorskip("vllm")
+    from tests.support.steps import Steps
+
+    steps = Steps(tokens=512)
+    state = [place * 7 % 1000 for place in range(3000)]
+    steps.decision("given up", state)
+    for _ in range(2):
+        steps.step()
+    steps.give_up("given up")
+    steps.decision("next", state)
+    steps.step()
+    course = steps.scheduler._courses["next"]
+    assert (course.reused, course.missed) == (1024, "")

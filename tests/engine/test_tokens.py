@@ -143,6 +143,16 @@ def test_independent_questions_are_read_alone(encoder: Encoder) -> None:
         assert record == alone
 
 
+def test_records_on_one_state_share_its_numbers(encoder: Encoder) -> None:
+    [field] = ask_of("choice_null_descriptions").fields[:1]
+    ask = Ask(state="Deep in the mountain a lift hangs still. " * 99, fields=(field, field))
+    one, other = encoder.encode(ask, window=10**6)
+    assert one.state_end > 900
+    assert all(
+        a is b for a, b in zip(one.input_ids, other.input_ids[: one.state_end], strict=False)
+    )
+
+
 def test_a_neutral_record_does_not_depend_on_the_question_s_id(encoder: Encoder) -> None:
     def records(id: str) -> list[Record]:
         question = choice(id, "Where to?", (Option("west"), Option("east")))

@@ -111,10 +111,10 @@ def test_seats_may_be_told_a_game_in_layouts_of_their_own() -> None:
         ("tictactoe(layout=)", "has no layout ''"),
         (
             "tictactoe(layout=plain+bare+plain)",
-            "has 2 to 2 seats, not 3 as layout=plain.bare.plain",
+            "has 2 seats, not 3 as layout=plain.bare.plain",
         ),
         ("expedition(layout=odd)", "layout=plain[|]bare; not layout=odd"),
-        ("expedition(layout=plain+bare)", "has 1 to 1 seats, not 2"),
+        ("expedition(layout=plain+bare)", "has 1 seat, not 2"),
         ("tictactoe(layout=plain,layout=bare)", "layout comes twice; for two seats write a.b"),
         ("openspiel:chess(layout=odd)", "openspiel:chess has no layout 'odd'; it has plain, bare"),
         ("openspiel:leduc_poker(layout=hints)", "no layout 'hints'; it has plain, bare$"),

@@ -234,7 +234,8 @@ BAD = [
         + '[[agents]]\nname = "x"\nagent = "random"\n[sprt]\nelo0 = 0\nelo1 = 5\n',
         "sprt compares two agents",
     ),
-    ("seats = 3\n" + CUP.format(seeds=1), "has 2 to 2 seats, not 3"),
+    (CUP.format(seeds=1).replace('"tictactoe"', '"tictacto"'), "game: no game 'tictacto'"),
+    ("seats = 3\n" + CUP.format(seeds=1), "has 2 seats, not 3"),
     (
         CUP.format(seeds=1) + '[[agents]]\nname = "x"\nagent = "randon"\n',
         "agents[2].agent: no agent",
