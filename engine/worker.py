@@ -355,8 +355,9 @@ class Worker:
                 await self._finished.wait()
             if self._backend.dead:
                 return None
-            await self._queue.suspects.note(source, decision, alone=True)
             try:
+                # in here: a worker that is cancelled meanwhile takes the note back
+                await self._queue.suspects.note(source, decision, alone=True)
                 return await self._decide(delivery)
             finally:
                 if not self._backend.dead:
