@@ -13,7 +13,7 @@ from engine import worker as worker_module
 from engine.broker import RunningBroker
 from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
-from engine.errors import EngineFailed
+from engine.errors import EngineFailed, QueueUnavailable
 from engine.queue import Queue
 from engine.streams import ANSWERS, DECISIONS, PARTITIONS
 from engine.suspects import Suspects
@@ -242,6 +242,35 @@ async def test_a_worker_that_ends_while_it_notes_a_suspect_condemns_nobody(
                 await noted.wait()
             async with working(running.url, Scripted()):
                 await until(lambda: replies)
+    await queue.close()
+
+
+async def test_a_suspect_that_ran_well_is_answered_though_the_broker_was_away_then(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = Suspects.note
+
+    async def note(suspects: Suspects, source: str, decision: str, *, alone: bool) -> None:
+        if not alone:
+            raise QueueUnavailable("away")
+        await stock(suspects, source, decision, alone=alone)
+
+    monkeypatch.setattr(Suspects, "note", note)
+    await redeliver_after(running.url, MODEL, 0.5)
+    queue = await Queue.connect(running.url)
+    pulls = queue.pulls(MODEL.hash, PARTITION)
+    backend = Scripted()
+    async with connect_engine(running.url, MODEL, source="log1") as engine:
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.decide, request())
+            for _ in range(2):
+                delivery = await pulls.next(1)
+                while delivery is None:
+                    delivery = await pulls.next(1)
+                await delivery.hand_back()
+            async with working(running.url, backend, ack_wait_s=0.5):
+                await until(lambda: queue.find_answer("log1", "d1"))
+    assert len(backend.asked) == 1
     await queue.close()
 
 
