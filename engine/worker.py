@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import contextlib
 import logging
 import math
 import os
@@ -361,7 +362,8 @@ class Worker:
                 return await self._decide(delivery)
             finally:
                 if not self._backend.dead:
-                    with anyio.CancelScope(shield=True):
+                    # without the broker the answer still goes out, once it is back
+                    with anyio.CancelScope(shield=True), contextlib.suppress(QueueUnavailable):
                         await self._queue.suspects.note(source, decision, alone=False)
 
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:
