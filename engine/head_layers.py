@@ -6,9 +6,9 @@ records read them in one product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import torch
@@ -16,6 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.manifest import HeadConfig
+
+_SCORES: Final = 1 << 25
+"""Attention scores at once, of a query, a head and a token each: 128 MiB, and a few times that.
+
+Rows do not see one another there, so that any number can be read part by part: a thousand options
+over a long state would take what the cache leaves of a card, and end the engine.
+"""
 
 
 class StateFeatures(NamedTuple):
@@ -34,18 +41,26 @@ class Rows(NamedTuple):
     """Which rows, of options or of fields, belong to which of some records.
 
     Attributes:
-        number: How many.
-        longest: Most rows of a record.
+        counts: Of each record.
         of_record: [R, longest]; the first again where a record has fewer.
         present: Whether that place is a row of its own, [R, longest].
         back: Where a row stands in there, flattened, [number].
     """
 
-    number: int
-    longest: int
+    counts: Sequence[int]
     of_record: Tensor
     present: Tensor
     back: Tensor
+
+    @property
+    def number(self) -> int:
+        """How many."""
+        return sum(self.counts)
+
+    @property
+    def longest(self) -> int:
+        """Most rows of a record."""
+        return max(self.counts)
 
     def per_record(self, x: Tensor) -> Tensor:
         """Arrange rows by record, [number, ...] to [R, longest, ...]."""
@@ -66,7 +81,34 @@ class Rows(NamedTuple):
         present = [[place < count for place in range(most)] for count in counts]
         back = [record * most + place for record, n in enumerate(counts) for place in range(n)]
         tensors = (to_device(torch.tensor(each), device) for each in (table, present, back))
-        return cls(first[-1], most, *tensors)
+        return cls(counts, *tensors)
+
+    def split(self, most: int) -> Iterator[tuple[slice, slice, Rows]]:
+        """Divide them into parts of at most `most` places; a record's rows may come apart.
+
+        Yields:
+            Which rows, of which records, and those rows laid out.
+        """
+        if len(self.counts) * self.longest <= most:
+            yield slice(None), slice(None), self
+            return
+        parts: list[tuple[int, list[int]]] = [(0, [])]  # first record, and rows of each
+        for record, count in enumerate(self.counts):
+            left = count
+            while left:
+                taken = parts[-1][1]
+                whole = max(left, *taken, 0) * (len(taken) + 1) <= most
+                if whole or not taken:
+                    taken.append(left if whole else min(left, most))
+                    left -= taken[-1]
+                if left:
+                    parts.append((record, []))
+        start = 0
+        for first, taken in parts:
+            end = start + sum(taken)
+            own = Rows.of(taken, self.back.device)
+            yield slice(start, end), slice(first, first + len(taken)), own
+            start = end
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -236,6 +278,29 @@ def _attend(
         rows: Which query is whose.
         scales: Factors of keys and values, for the state and the rests.
     """
+    tokens = keys[0].shape[0] + keys[1].shape[1]
+    found = [
+        _attend_at_once(
+            queries[own],
+            (keys[0], keys[1][records]),
+            (values[0], values[1][records]),
+            hidden[records],
+            part,
+            scales and (scales[0], scales[1][records]),
+        )
+        for own, records, part in rows.split(max(1, _SCORES // (queries.shape[1] * tokens)))
+    ]
+    return torch.cat(found) if len(found) > 1 else found[0]
+
+
+def _attend_at_once(
+    queries: Tensor,
+    keys: tuple[Tensor, ...],
+    values: tuple[Tensor, ...],
+    hidden: Tensor,
+    rows: Rows,
+    scales: tuple[Tensor, Tensor] | None,
+) -> Tensor:
     head = "h" if keys[0].dim() == 3 else ""
     state = torch.einsum(f"nhd,s{head}d->nhs", queries, keys[0])
     rest = torch.einsum(f"rmhd,rl{head}d->rmhl", rows.per_record(queries), keys[1])

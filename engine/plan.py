@@ -265,6 +265,12 @@ def plan(
             f"{context:,} tokens, the window is {window or sizes.block:,}; give it "
             f"{needed / GIB:.2f} GiB, or take a smaller --window"
         )
+    if not on_cpu and blocks < settings.max_seqs:
+        raise DoesNotFit(
+            f"the cache of {cache / GIB:.2f} GiB has {blocks} blocks, and vLLM's CUDA graphs want "
+            f"one for each of {settings.max_seqs} sequences in a step; take --max-seqs {blocks} at "
+            "most"
+        )
     cached = blocks * sizes.block * sizes.feature
     longest = settings.window_of(sizes.longest)
     items = [

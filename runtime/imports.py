@@ -9,7 +9,7 @@ over, and the others are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -65,7 +65,7 @@ async def import_records(
         on_match: Called after each match of the file.
 
     Raises:
-        BadInput: The file is no text.
+        BadInput: The file is no text, or holds no match.
         StoreError: It cannot be read, or the log cannot be written.
         UnsupportedGame: The library that knows the game's rules is missing.
     """
@@ -89,12 +89,22 @@ async def import_records(
     return Imported(imported=imported, present=present, faults=tuple(faults))
 
 
-def read_records(path: Path) -> Iterator[Record | BadRecord]:
+def read_records(path: Path) -> Generator[Record | BadRecord, None, None]:
     """Give the matches of a file in order, and why for each that cannot be read.
 
     Raises:
-        BadInput, StoreError: As `import_records`.
+        BadInput: It is no text, or holds none.
+        StoreError: It cannot be read.
     """
+    found = False
+    for record in _records(path):
+        found = True
+        yield record
+    if not found:
+        raise BadInput(f"{path} holds no match; name a file with PGN or PHH in it")
+
+
+def _records(path: Path) -> Iterator[Record | BadRecord]:
     with reading(path) as file:
         if path.name.endswith(CHESS):
             yield from read_games(_lines(path, file))

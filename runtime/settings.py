@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -103,8 +103,9 @@ def load_settings(
         name = variable.removeprefix(PREFIX)
         if name != variable and name not in _OTHER_VARIABLES:
             values |= _checked({name.lower(): value}, f"variable {variable}: ")
-    given = {name: value for name, value in flags.items() if value is not None}
-    values |= _checked(given, "flags: ")
+    for name, value in flags.items():
+        if value is not None:
+            values |= _checked({name: value}, f"--{name.removesuffix('_s').replace('_', '-')}: ")
     if profile := values.get("profile"):
         values = _checked(profile_values(profile), f"profile {profile}: ") | values
     return Settings(**values)
@@ -130,5 +131,16 @@ def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     try:
         settings = msgspec.convert(values, Settings, strict=False, dec_hook=decode_value)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"{place}{str(error).replace('`$.', '`')}") from error
+        what, _, name = str(error).partition(" - at `$.")
+        name = name.rstrip("`")
+        hint = f"; there are {', '.join(choices)}" if (choices := _choices(name)) else ""
+        raise BadSettings(f"{place}{what} - at `{name}`{hint}") from error
     return {name: getattr(settings, name) for name in values}
+
+
+def _choices(name: str) -> list[str]:
+    """Give what a setting may be, where that is a list of words."""
+    hint = get_type_hints(Settings)[name]
+    return [
+        word for each in (hint, *get_args(hint)) for word in get_args(each) if isinstance(word, str)
+    ]

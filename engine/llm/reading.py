@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 import torch
@@ -17,6 +18,12 @@ from engine.head import JointHead, Places, find_places
 from engine.head_layers import StateFeatures
 from engine.llm.features import FeaturePool
 from engine.llm.plan import ReadPlan
+
+_TOKENS: Final = 1 << 17
+"""Tokens whose features are laid out for the head at once, unless one state alone has more.
+
+At the release's width 0.8 GB: as many states as end in a step would take what the cache leaves.
+"""
 
 
 class Reading:
@@ -89,7 +96,7 @@ class Reader:
         slots: Tensor,
         features_of: Callable[[str, int, int], Tensor],
     ) -> dict[str, Tensor]:
-        """Take the rows of one engine step and score the records that it completed, all at once.
+        """Take the rows of one engine step and score the records that it completed.
 
         The features of all rows are kept, also those of requests that are no records: they may
         have the same beginning, and to leave rows out would cost more than their product.
@@ -115,19 +122,40 @@ class Reader:
             if reading is not None and reading.take(starts[request_id], hidden[row : row + count]):
                 completed.setdefault(reading.state, {})[request_id] = reading
             row += count
-        if not completed:
-            return {}
-        features: list[StateFeatures] = []
-        for (end, _), on_state in completed.items():
-            rests = [features_of(name, end, each.length) for name, each in on_state.items()]
-            features.append(StateFeatures(features_of(next(iter(on_state)), 0, end), rests))
-        readings = {name: each for one in completed.values() for name, each in one.items()}
-        return dict(zip(readings, self._score(features, list(readings.values())), strict=True))
+        logits: dict[str, Tensor] = {}
+        for portion in _portions(completed.values()):
+            features: list[StateFeatures] = []
+            for on_state in portion:
+                end = next(iter(on_state.values())).state[0]
+                rests = [features_of(name, end, each.length) for name, each in on_state.items()]
+                features.append(StateFeatures(features_of(next(iter(on_state)), 0, end), rests))
+            readings = {name: each for one in portion for name, each in one.items()}
+            scored = self._score(features, list(readings.values()))
+            logits |= zip(readings, scored, strict=True)
+        return logits
 
     def _score(self, features: list[StateFeatures], readings: list[Reading]) -> list[Tensor]:
         tails = [reading.tail for reading in readings if reading.tail is not None]
         logits = self._head.logits(features, tails, [reading.places for reading in readings])
         return list(map(_to_host, logits))
+
+
+def _portions(
+    states: Iterable[dict[str, Reading]],
+) -> Iterator[list[dict[str, Reading]]]:
+    """Divide the records, by state, into what is scored at once."""
+    portion: list[dict[str, Reading]] = []
+    tokens = 0
+    for on_state in states:
+        own = sum(each.length - each.state[0] for each in on_state.values())
+        own += next(iter(on_state.values())).state[0]
+        if portion and tokens + own > _TOKENS:
+            yield portion
+            portion, tokens = [], 0
+        portion.append(on_state)
+        tokens += own
+    if portion:
+        yield portion
 
 
 def _to_host(values: Tensor) -> Tensor:

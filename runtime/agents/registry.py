@@ -27,9 +27,10 @@ from runtime.policy import Policy, make_policy
 GROUP = "ostinato.agents"
 
 FORMS = (
-    "decision (the most probable option), decision:temperature=0.7,top_p=0.9,floor=0.01 (drawn),"
-    " random, mcts:simulations=200, minimax:nodes=20000, human, scripted:FILE (a label a line),"
-    " chat:URL,model=NAME, openspiel:BOT, or NAME:KEY=VALUE of an installed package"
+    "decision (the most probable option), decision:temperature=0.7 (drawn, also with top_p=0.9 and"
+    " floor=0.01 after a comma), random, mcts:simulations=200, minimax:nodes=20000, human,"
+    " scripted:FILE (a label a line), chat:URL,model=NAME, openspiel:BOT, or NAME:KEY=VALUE of an"
+    " installed package"
 )
 """All forms of a spec, for `--help`."""
 

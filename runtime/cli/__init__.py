@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from io import TextIOWrapper
 from types import FrameType
 
 INTERRUPTED = 130
@@ -19,6 +20,8 @@ def main() -> None:
     # A script's background jobs ignore SIGINT, and SIGTERM would then be lost with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _terminate)
+    if isinstance(sys.stdout, TextIOWrapper):  # what its encoding lacks is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from runtime.cli.app import run
 

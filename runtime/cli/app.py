@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 
 import typer
 from typer.exceptions import TyperException
@@ -86,7 +88,7 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except TyperException as error:
-        _print("runtime/usage", f"{error.format_message()} See --help.", arguments)
+        _print("runtime/usage", f"{error.format_message().rstrip('.')}. See --help.", arguments)
         return USAGE
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
@@ -98,6 +100,8 @@ def run(arguments: list[str]) -> int:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else DONE
 
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 KNOWN = (RuntimeFault, EngineError, StoreError, GamesError)
 
@@ -116,6 +120,10 @@ def _report(error: BaseException, arguments: list[str], whole: BaseException) ->
         raise whole
     if isinstance(error, KNOWN):
         code, message = error.code, str(error)
+    elif isinstance(error, OSError) and error.errno in _NO_ROOM:
+        code = "runtime/output_failed"
+        where = error.filename or "what the command writes"
+        message = f"{where}: {error.strerror}; make room, or send the output elsewhere"
     else:
         code = "runtime/unexpected"
         message = f"{type(error).__name__}: {error} (run again with --debug and report it)"
@@ -126,5 +134,6 @@ def _report(error: BaseException, arguments: list[str], whole: BaseException) ->
 def _print(code: str, message: str, arguments: list[str]) -> None:
     """Write one line for people, and the document that --json promises."""
     if "--json" in arguments:
-        print_json({"error": {"code": code, "message": message}})
+        with suppress(OSError):  # the line below says so
+            print_json({"error": {"code": code, "message": message}})
     sys.stderr.write(f"error: {' '.join(message.split())} [{code}]\n")

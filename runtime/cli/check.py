@@ -14,7 +14,10 @@ from runtime.conformance import Checked, check_in_processes
 
 def check(
     game: Annotated[
-        str, typer.Argument(help="A game's id: tictactoe, openspiel:go(board_size=9), your own.")
+        str,
+        typer.Argument(
+            help="A game's id: tictactoe, openspiel:go(board_size=9), your own.", metavar="GAME"
+        ),
     ],
     seeds: Annotated[int, typer.Option(help="Random matches.", min=1)] = 20,
     seats: Annotated[

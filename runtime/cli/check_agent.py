@@ -15,7 +15,10 @@ from runtime.try_agent import try_in_processes
 
 
 def check_agent(
-    agent: Annotated[str, typer.Argument(help=f"As `ostinato play --seat` takes it: {FORMS}.")],
+    agent: Annotated[
+        str,
+        typer.Argument(help=f"As `ostinato play --seat` takes it: {FORMS}.", metavar="AGENT"),
+    ],
     game: Annotated[
         list[str] | None,
         typer.Option(

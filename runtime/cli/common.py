@@ -27,8 +27,8 @@ NatsFlag = Annotated[
     str | None,
     typer.Option(
         "--nats",
-        help="The NATS server, nats://USER:PASSWORD@HOST:PORT. Default: OSTINATO_NATS, which"
-        " other users of this machine cannot read as they can a command line.",
+        help="The NATS server: nats://HOST:PORT, with USER:PASSWORD@ before HOST. Default:"
+        " OSTINATO_NATS, which other users of this machine cannot read as they can a command line.",
         metavar="URL",
     ),
 ]
@@ -43,10 +43,10 @@ ModelFlag = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="A bundle's folder; mock:seed=1,delay_ms=5,fail=0.01 (an engine without a model); or"
-        " systemone:URL[,model=NAME][,key-file=FILE] (another decision server)."
-        " Default: nano, the small trained model that ships.",
-        metavar="BUNDLE|mock:...|systemone:URL",
+        help="A bundle's folder; mock:seed=1 (an engine without a model, with ,delay_ms=5 and"
+        " ,fail=0.01 after it); or systemone:URL (another decision server, with ,model=NAME and"
+        " ,key-file=FILE after it). Default: nano, the small trained model that ships.",
+        metavar="MODEL",
     ),
 ]
 WindowFlag = Annotated[
@@ -143,4 +143,4 @@ def model_of(spec: str | None, settings: Settings) -> Model:
     Raises:
         EngineError: It is no sound model.
     """
-    return open_model(spec or str(SHIPPED), window=settings.longest_record)
+    return open_model(str(SHIPPED) if spec is None else spec, window=settings.longest_record)

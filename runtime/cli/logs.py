@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,8 @@ from rich.table import Table
 from runtime.cli.common import JsonFlag, check_match
 from runtime.cli.show import TASK, out, print_json, progress, say
 from runtime.exports import Format, Written, export_records, format_of
-from runtime.imports import Imported, import_records
+from runtime.imports import Imported, import_records, read_records
 from store.export import export_matches, import_matches, read_export
-from store.files import reading
 from store.sqlite import open_log
 
 PARTLY = 3
@@ -30,8 +30,9 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A portable match file, chess as PGN, or hold'em as PHH (.phhs: several hands).",
-            metavar="FILE.jsonl[.zst]|FILE.pgn|FILE.phh[s]",
+            help="A portable match file (.jsonl, .jsonl.zst), chess (.pgn), or hold'em (.phh,"
+            " or .phhs for several hands).",
+            metavar="FILE",
         ),
     ],
     match: Annotated[
@@ -60,8 +61,9 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A portable match file, chess games (PGN) or hold'em hands (PHH).",
-            metavar="FILE.jsonl[.zst]|FILE.pgn|FILE.phh[s]",
+            help="A portable match file (.jsonl, .jsonl.zst), chess games (.pgn) or hold'em hands"
+            " (.phh, .phhs).",
+            metavar="FILE",
         ),
     ],
     log: LogFile,
@@ -115,8 +117,8 @@ def _records(file: Path, log_file: Path, *, json: bool) -> int:
         finally:
             await log.close()
 
-    with reading(file):  # a file that cannot be read makes no new log
-        pass
+    with closing(read_records(file)) as records:  # what cannot be read makes no new log
+        next(records)
     with progress(file.name, None, quiet=json) as bar:
         done = anyio.run(run)
     if json:

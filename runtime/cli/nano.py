@@ -32,7 +32,12 @@ from runtime.exam.exam import GAMES, Exam, Options, difference, run
 def nano(
     model: ModelFlag = None,
     games: Annotated[
-        str, typer.Option(help="Which, with commas between.", metavar="GAME,GAME,...")
+        str,
+        typer.Option(
+            help=f"Of {', '.join(split_layouts(game)[0] for game in GAMES)}.",
+            show_default="all",
+            metavar="GAME,...",
+        ),
     ] = ",".join(GAMES),
     positions: Annotated[int, typer.Option(min=1, help="To ask about, of each game.")] = 100,
     matches: Annotated[int, typer.Option(min=1, help="Against each player, of each seat.")] = 50,
@@ -137,11 +142,12 @@ async def _examine(
 
 
 def _games(names: str) -> tuple[str, ...]:
-    chosen = tuple(names.split(","))
+    known = {split_layouts(game)[0]: game for game in GAMES} | {game: game for game in GAMES}
+    chosen = names.split(",")
     for name in chosen:
-        if name not in GAMES:
+        if name not in known:
             raise BadInput(f"--games {names}: {name} has no solver; take of {', '.join(GAMES)}")
-    return chosen
+    return tuple(known[name] for name in chosen)
 
 
 def _records(rows: Sequence[Any]) -> list[dict[str, Any]]:

@@ -61,7 +61,8 @@ def play(
         str,
         typer.Argument(
             help="tictactoe, kuhn_poker, holdem, expedition, openspiel:NAME, pettingzoo:NAME; with"
-            " parameters such as expedition(layout=bare), which tells it another way."
+            " parameters such as expedition(layout=bare), which tells it another way.",
+            metavar="GAME",
         ),
     ],
     seat: Annotated[
@@ -86,14 +87,18 @@ def play(
     ] = None,
     fallback: Annotated[
         str | None,
-        typer.Option(help="When a decision cannot be had: pause, pass, random or previous."),
+        typer.Option(
+            help="When a decision cannot be had: pause, pass, random or previous; default pause."
+        ),
     ] = None,
     deadline_s: Annotated[
-        float | None, typer.Option("--deadline", help="Seconds to wait for a decision.")
+        float | None, typer.Option("--deadline", help="Seconds to wait for a decision; default 30.")
     ] = None,
     synchronous: Annotated[
         str | None,
-        typer.Option(help="FULL survives a power cut; NORMAL is for throw-away runs."),
+        typer.Option(
+            help="FULL, the default, survives a power cut; NORMAL is for throw-away runs."
+        ),
     ] = None,
     nats: NatsFlag = None,
     window: WindowFlag = None,

@@ -48,7 +48,7 @@ def replay(
         typer.Option(
             "--redecide",
             help="Ask another model the recorded decisions and compare its answers.",
-            metavar="BUNDLE|mock:...",
+            metavar="MODEL",
         ),
     ] = None,
     plot: Annotated[

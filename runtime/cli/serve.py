@@ -132,7 +132,9 @@ def serve(
 
 
 def api_key(
-    name: Annotated[str, typer.Argument(help="Whose key it is; shown in errors and logs.")],
+    name: Annotated[
+        str, typer.Argument(help="Whose key it is; shown in errors and logs.", metavar="NAME")
+    ],
 ) -> None:
     """Make a key; append what it prints on standard output to the file of keys.
 

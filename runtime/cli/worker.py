@@ -18,6 +18,7 @@ from runtime.cli.common import (
     DtypeFlag,
     HeadDeviceFlag,
     ModelFlag,
+    NatsFlag,
     ProfileFlag,
     RecordTokensFlag,
     SeqsFlag,
@@ -33,14 +34,7 @@ from runtime.metrics import figures_of_worker, metrics
 
 
 def worker(
-    nats: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The NATS server, nats://USER:PASSWORD@HOST:PORT. Default: {NATS_VARIABLE}, which"
-            " other users of this machine cannot read as they can a command line.",
-            metavar="URL",
-        ),
-    ] = None,
+    nats: NatsFlag = None,
     model: ModelFlag = None,
     profile: ProfileFlag = None,
     window: WindowFlag = None,

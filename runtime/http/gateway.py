@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Final, Literal
 
+import anyio
 import anyio.to_thread
 import msgspec
 
 from engine.client import Engine
 from engine.contract import Ask, DecisionReply
-from engine.errors import EngineError, RecordTooLong
+from engine.errors import DecisionExpired, EngineError, RecordTooLong
 from engine.models import Model, served_name
 from runtime.http.answers import Confidence
 from runtime.http.chat import ChatProxy
@@ -25,6 +26,7 @@ from runtime.http.systemone import Asked
 from store.errors import StoreError
 
 ALIASES: Final = ("clef", "jev-latest")
+_MORE_S: Final = 0.4  # to find out why there is no answer; clients give up at 10 s
 _LONG: Final = 20_000  # characters; counting their tokens would hold up others
 
 
@@ -136,10 +138,14 @@ class Gateway:
         self.spend(caller, tokens=tokens)
 
         async def decide() -> DecisionReply:
-            with self.load.under_way(tokens):
+            # who asked has gone by the time that a worker which stands still is found silent
+            with self.load.under_way(tokens), anyio.move_on_after(limit_s + _MORE_S):
                 return await self._sharing.decide(
                     engine, ask, affinity=asked.affinity, seconds=limit_s
                 )
+            raise DecisionExpired(
+                f"no answer in {limit_s:g} s; allow more time or ask less at once"
+            )
 
         try:
             if self._sessions is None:

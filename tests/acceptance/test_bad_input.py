@@ -63,6 +63,7 @@ FAULTS = [
     ("runtime/bad_settings", "deadline", ("decide", "--requests", "r.jsonl", "--deadline", "nan")),
     ("engine/bad_request", "mock", ("play", "tictactoe", *DECISION, "mock:speed=1")),
     ("engine/bad_bundle", "nowhere", ("play", "tictactoe", *DECISION, "nowhere")),
+    ("engine/bad_bundle", "no model bundle", ("play", "tictactoe", *DECISION, "")),
     ("engine/bad_bundle", "nowhere", ("demo", "--model", "nowhere")),
     ("store/unavailable", "nowhere", ("play", "tictactoe", *RANDOM[:-1], "nowhere/a.db")),
     ("store/unavailable", "none.db", ("replay", "none.db")),
@@ -124,6 +125,25 @@ def test_errors_of_a_process(ostinato: Command):
     )
     assert debugged.returncode == 1
     assert "Traceback" in debugged.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["text", "json"])
+def test_output_that_finds_no_room(ostinato: Command, flags: tuple[str, ...]):
+    command = [OSTINATO, "play", "tictactoe", *RANDOM, *flags]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=ostinato.folder, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    message = Done(done.returncode, "", done.stderr).refused("runtime/output_failed")
+    assert "No space left" in message
+    assert ostinato("replay", "a.db").code == 0
+
+
+def test_output_in_an_encoding_that_lacks_a_name(ostinato: Command):
+    play = ("play", "tictactoe", *RANDOM[:-1], "l\u00f6g \u6587.db")
+    done = ostinato(*play, PYTHONIOENCODING="ascii")
+    assert done.code == 0
+    assert r"Log: l\xf6g \u6587.db" in done.stdout
 
 
 def test_a_worker_without_its_broker(here: Here):
@@ -252,6 +272,13 @@ def test_a_log_of_a_newer_release_is_left_alone(here: Here, tmp_path: Path):
         assert "99" in message
     assert log.read_bytes() == before
     assert not list(tmp_path.glob("o.*"))
+
+
+def test_a_file_that_holds_no_match_is_refused(here: Here, tmp_path: Path):
+    (tmp_path / "none.pgn").write_text("\n")
+    message = here("import", "none.pgn", "new.db").refused("runtime/bad_input")
+    assert "none.pgn holds no match" in message
+    assert not (tmp_path / "new.db").exists()
 
 
 def _altered(text: bytes) -> bytes:

@@ -9,12 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine import head_layers
 from engine.errors import BadBundle
 from engine.head import JointHead, find_places
-from engine.head_layers import StateFeatures
+from engine.head_layers import Rows, StateFeatures
 from engine.manifest import HeadConfig
 from engine.tokens import RecordField
 from tests.support.bundles import ORACLE, oracle_answers
@@ -187,11 +191,16 @@ def test_records_scored_together_are_scored_alone(
     torch.testing.assert_close(last, alone[2], atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("peak", [1.0, 5.0])
+@pytest.mark.parametrize(
+    ("peak", "scores"), [(1.0, 1 << 25), (5.0, 1 << 25), (5.0, 4000), (1.0, 1)]
+)
 def test_questions_on_one_state_share_its_features(
-    peak: float, activations: dict[str, Tensor], lm_head: Tensor, answers: dict[str, Any]
+    peak: float,
+    scores: int,
+    monkeypatch: pytest.MonkeyPatch,
+    lm_head: Tensor,
 ) -> None:
-    """Records that fork anywhere, with few options and with many, beside others."""
+    """Records that fork anywhere, with few options and with many, beside others; also in parts."""
     head = peaked(JointHead.from_file(HEAD, CONFIG, dtype=torch.float64), peak)
     torch.manual_seed(3)
     state, other = torch.randn(90, 128).double(), torch.randn(7, 128).double()
@@ -212,6 +221,7 @@ def test_questions_on_one_state_share_its_features(
             rests.append(head.memory(hidden)[len(begins) :])
             alone.append(torch.cat(head.score(hidden, ids, lm_head, fields)))
         groups.append(StateFeatures(head.memory(begins), rests))
+    monkeypatch.setattr(head_layers, "_SCORES", scores)
     for found, truth in zip(head.logits(groups, tails, places), alone, strict=True):
         torch.testing.assert_close(found, truth, atol=1e-12, rtol=0)
     groups[0].rests[1][3] = torch.nan
@@ -219,6 +229,49 @@ def test_questions_on_one_state_share_its_features(
     assert lost.isnan().all()
     for found, truth in zip((first, third, last), (alone[0], *alone[2:]), strict=True):
         torch.testing.assert_close(found, truth, atol=1e-12, rtol=0)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the numbers of the largest tensor that is made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor):
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+@pytest.mark.parametrize("records", [1, 4])
+def test_many_options_over_a_long_state_take_no_more_memory(
+    records: int, monkeypatch: pytest.MonkeyPatch, lm_head: Tensor
+) -> None:
+    monkeypatch.setattr(head_layers, "_SCORES", 400_000)
+    head = JointHead.from_file(HEAD, CONFIG)
+    start, options = 3000, 300  # times 4 records and 4 heads: 14 million scores
+    spans = tuple((start + 1 + place, start + 2 + place) for place in range(options))
+    hidden = torch.randn(start + options + 2, 128)
+    ids = [1] * len(hidden)
+    place = find_places(ids, [RecordField(1, (start, start + 1), spans)], lm_head, torch.float32)
+    features = features_of(head.memory(hidden), *[start] * records)
+    with Largest() as largest:
+        head.logits([features], [hidden[start:]] * records, [place] * records)
+    assert 200_000 < largest.numbers < 800_000
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(1, 100))
+def test_rows_come_apart_and_are_all_there(counts: list[int], most: int) -> None:
+    owner = [record for record, count in enumerate(counts) for _ in range(count)]
+    found: list[int] = []
+    for own, records, part in Rows.of(counts, torch.device("cpu")).split(most):
+        assert part.of_record.numel() <= most
+        numbers = range(len(counts))[records]
+        assert len(numbers) == len(part.counts)
+        mine = [number for number, n in zip(numbers, part.counts, strict=True) for _ in range(n)]
+        assert owner[own] == mine
+        found += mine
+    assert found == owner
 
 
 def test_what_keeping_features_in_fewer_bits_costs(

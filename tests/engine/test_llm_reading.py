@@ -21,11 +21,14 @@ BLOCK = 4
 class Sum:
     """Stands for the head: one logit, the sum of all features and of the states it asks for."""
 
+    def __init__(self):
+        self.states: list[int] = []  # of each call
+
     def memory(self, hidden):
         return hidden
 
     def logits(self, features, tails, places):
-        self.states = len(features)
+        self.states.append(len(features))
         sums = [each.state.sum() + rest.sum() for each in features for rest in each.rests]
         return [(sum + tail.sum()).reshape(1) for sum, tail in zip(sums, tails, strict=True)]
 
@@ -150,7 +153,9 @@ def test_what_ended_is_forgotten(engine):
     assert engine.step(("a", 0, 3)) == {}
 
 
-def test_questions_on_one_state_are_scored_together(engine):
+@pytest.mark.parametrize(("tokens", "calls"), [(27, [3]), (26, [2, 1]), (10, [1, 1, 1])])
+def test_questions_on_one_state_are_scored_together(engine, monkeypatch, tokens, calls):
+    monkeypatch.setattr("engine.llm.reading._TOKENS", tokens)
     plan = ReadPlan(
         fields=(RecordField(1, (5, 6), ((6, 7),)),), state_start=0, public_end=0, state_end=5
     )
@@ -164,5 +169,5 @@ def test_questions_on_one_state_are_scored_together(engine):
         engine.begin(name, 8)
         engine.reader.begin(name, [*range(7), 9], each, adapter)
     found = engine.step(*((name, 0, 8) for name in ("a", "salted", "bare", "b")))
-    assert engine.reader._head.states == 3
+    assert engine.reader._head.states == calls
     assert list(found.values()) == 4 * [[(28.0 + 18) * WIDTH]]

@@ -19,6 +19,7 @@ from tests.support.bundles import ORACLE, adapter_bundle
 from tests.support.large import CONFIG, FULL, LINEAR, MLP, shapes_27b
 
 CARD = WorkerSettings(device="gpu")
+FEW = WorkerSettings(device="gpu", max_seqs=8)
 
 
 def sizes_27b(settings: WorkerSettings = CARD, **options: Any) -> Sizes:
@@ -54,16 +55,16 @@ def settings(**changes: Any) -> WorkerSettings:
 
 def test_a_plan_is_all_of_the_card() -> None:
     for memory, weights in ((24 * GIB, "w4a16"), (32 * GIB, "w4a16"), (141 * 10**9, "stored")):
-        found = plan(sizes_27b(weights=weights), memory, CARD)
+        found = plan(sizes_27b(FEW, weights=weights), memory, FEW)
         assert 0 <= memory - sum(item.bytes for item in found.items) < 60 * 10**6
         assert found.context > 0
         assert found.matches > found.chats >= 0
 
 
 def test_more_memory_and_smaller_numbers_give_more_context() -> None:
-    tight = plan(sizes_27b(weights="w4a16"), 24 * GIB, CARD)
-    roomy = plan(sizes_27b(weights="w4a16"), 32 * GIB, CARD)
-    eight = settings(kv_cache_dtype="fp8")
+    tight = plan(sizes_27b(FEW, weights="w4a16"), 24 * GIB, FEW)
+    roomy = plan(sizes_27b(FEW, weights="w4a16"), 32 * GIB, FEW)
+    eight = settings(kv_cache_dtype="fp8", max_seqs=8)
     small = plan(sizes_27b(eight, weights="w4a16"), 24 * GIB, eight)
     assert tight.context < small.context
     assert tight.context < roomy.context
@@ -107,10 +108,12 @@ def test_what_does_not_fit_is_refused_with_what_to_change() -> None:
         plan(sizes_27b(), 32 * GIB, CARD)
     with pytest.raises(DoesNotFit):
         plan(sizes_27b(weights="w4a16"), 24 * GIB, CARD, draft=4 * GIB)
-    smallest = 20 * GIB
+    with pytest.raises(DoesNotFit, match=r"has 15 blocks, .* 16 sequences .*--max-seqs 15 at most"):
+        plan(sizes_27b(weights="w4a16"), 24 * GIB, CARD)
+    alone, smallest = settings(max_seqs=1), 20 * GIB
     while True:  # the edge is where one sequence of one block fits
         try:
-            found = plan(sizes_27b(weights="w4a16"), smallest, CARD)
+            found = plan(sizes_27b(alone, weights="w4a16"), smallest, alone)
             break
         except DoesNotFit:
             smallest += GIB // 16

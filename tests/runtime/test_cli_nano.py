@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from runtime.cli import nano
 from runtime.cli.app import run
 
 SHORT = ["--games", "tictactoe,kuhn_poker", "--positions", "5", "--matches", "2"]
@@ -30,6 +31,13 @@ def test_the_document_holds_every_table(capsys):
     assert len(found["invariance"]) == 10
     assert found["kuhn_poker"][0]["exploitability"] > 0
     assert found["formats"] == []
+
+
+def test_connect_four_is_found_by_its_name_alone():
+    assert nano._games("tictactoe,openspiel:connect_four") == (
+        "tictactoe",
+        "openspiel:connect_four(layout=replies)",
+    )
 
 
 def test_what_has_no_solver_is_refused(capsys, tmp_path):

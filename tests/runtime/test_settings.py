@@ -90,8 +90,15 @@ def test_bad_variable_is_refused_by_name() -> None:
         load_settings(environment={"OSTINATO_WINDO": "1"})
     with pytest.raises(BadSettings, match=r"OSTINATO_WINDOW: .*window"):
         load_settings(environment={"OSTINATO_WINDOW": "wide"})
-    with pytest.raises(BadSettings, match="flags: "):
+
+
+def test_a_bad_flag_is_refused_with_what_there_is() -> None:
+    with pytest.raises(BadSettings, match=r"^--fallback: .*'panic'.*there are pause, pass, random"):
         load_settings(environment={}, fallback="panic")
+    with pytest.raises(BadSettings, match=r"^--kv-cache-dtype: .*there are auto, fp8, int8"):
+        load_settings(environment={}, kv_cache_dtype="int3")
+    with pytest.raises(BadSettings, match=r"^--deadline: .*> 0.0 - at `deadline_s`$"):
+        load_settings(environment={}, deadline_s=0)
 
 
 def test_the_nats_server_is_a_setting_with_its_certificates(tmp_path: Path) -> None:

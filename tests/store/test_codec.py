@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 import pytest
 
 from games.questions import Answer, choice, noul
@@ -116,6 +117,20 @@ def test_a_newer_event_says_that_an_upgrade_is_needed() -> None:
 def test_bytes_that_are_no_event_are_damage(payload: bytes) -> None:
     with pytest.raises(CorruptLog, match="match m, version 4"):
         chain.event_of("m", 4, SCHEMA, payload)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400", "1" + "0" * 400])
+def test_numbers_that_no_float_holds_are_damage(number: str) -> None:
+    payload = encode(turn(3))
+    other = payload.replace(b'"draw":0.2', f'"draw":{number}'.encode())
+    assert other != payload
+    with pytest.raises(CorruptLog, match="match m, version 4: the event cannot be read"):
+        chain.event_of("m", 4, SCHEMA, other)
+
+
+def test_a_whole_number_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(BadEvent, match=r"out of range.*\$\.draw"):
+        encode(msgspec.structs.replace(turn(3), draw=10**400))
 
 
 def test_a_schema_that_never_was_is_damage() -> None:

@@ -257,6 +257,16 @@ async def test_no_worker_no_time_no_such_path():
         assert reply.json()["detail"]["error_type"] == "internal_error"
 
 
+async def test_an_engine_that_says_nothing_at_all_is_not_waited_for():
+    engine = SilentEngine()
+    async with served(engine, limits=Limits(deadline_s=0.05)) as (client, gateway):
+        reply = await client.post(URL, json=EXAMPLE)
+        assert reply.status_code == 503
+        assert "no answer in 0.05 s" in reply.json()["detail"]["message"]
+        assert gateway.load.decisions == gateway.load.tokens == 0
+    assert len(engine.requests) == 1
+
+
 async def test_keys_are_asked_for_before_anything_is_unpacked(tmp_path: Path):
     key, entry = make_key("alice")
     (tmp_path / "keys.toml").write_text(entry + "tokens_per_minute = 1000\n")
