@@ -11,8 +11,8 @@ environment.
 from __future__ import annotations
 
 import argparse
-import gc
 import contextlib
+import gc
 import logging
 import math
 import os

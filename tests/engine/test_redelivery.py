@@ -260,16 +260,18 @@ async def test_a_suspect_that_ran_well_is_answered_though_the_broker_was_away_th
     queue = await Queue.connect(running.url)
     pulls = queue.pulls(MODEL.hash, PARTITION)
     backend = Scripted()
-    async with connect_engine(running.url, MODEL, source="log1") as engine:
-        async with anyio.create_task_group() as group:
-            group.start_soon(engine.decide, request())
-            for _ in range(2):
+    async with (
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(engine.decide, request())
+        for _ in range(2):
+            delivery = await pulls.next(1)
+            while delivery is None:
                 delivery = await pulls.next(1)
-                while delivery is None:
-                    delivery = await pulls.next(1)
-                await delivery.hand_back()
-            async with working(running.url, backend, ack_wait_s=0.5):
-                await until(lambda: queue.find_answer("log1", "d1"))
+            await delivery.hand_back()
+        async with working(running.url, backend, ack_wait_s=0.5):
+            await until(lambda: queue.find_answer("log1", "d1"))
     assert len(backend.asked) == 1
     await queue.close()
 
