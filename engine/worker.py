@@ -11,6 +11,7 @@ environment.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import logging
 import math
@@ -355,12 +356,14 @@ class Worker:
                 await self._finished.wait()
             if self._backend.dead:
                 return None
-            await self._queue.suspects.note(source, decision, alone=True)
             try:
+                # in here: a worker that is cancelled meanwhile takes the note back
+                await self._queue.suspects.note(source, decision, alone=True)
                 return await self._decide(delivery)
             finally:
                 if not self._backend.dead:
-                    with anyio.CancelScope(shield=True):
+                    # without the broker the answer still goes out, once it is back
+                    with anyio.CancelScope(shield=True), contextlib.suppress(QueueUnavailable):
                         await self._queue.suspects.note(source, decision, alone=False)
 
     async def _decide(self, delivery: Delivery) -> DecisionReply | None:

@@ -189,7 +189,7 @@ def _header(path: Path, data: bytes) -> dict[str, int]:
                 f"{path} has version {version}, this release reads {FILE_VERSION}; upgrade"
             )
         return msgspec.json.decode(data, type=_Header).matches
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadExport(f"{path}, line 1: not a file of matches ({error})") from error
 
 
@@ -197,7 +197,7 @@ def _event(path: Path, line: int, data: bytes, match: str, version: int) -> Stor
     try:
         found = _line_decoder.decode(data)
         digest = bytes.fromhex(found.hash)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadExport(f"{path}, line {line}: not an event ({error}); export it again") from error
     if (found.match, found.version) != (match, version):
         raise CorruptLog(match, version, f"{path}, line {line}: the event is missing here")

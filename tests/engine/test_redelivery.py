@@ -13,9 +13,10 @@ from engine import worker as worker_module
 from engine.broker import RunningBroker
 from engine.client import Stray, connect_engine
 from engine.contract import DecisionReply, DecisionRequest
-from engine.errors import EngineFailed
+from engine.errors import EngineFailed, QueueUnavailable
 from engine.queue import Queue
 from engine.streams import ANSWERS, DECISIONS, PARTITIONS
+from engine.suspects import Suspects
 from tests.support.queues import (
     MODEL,
     PARTITION,
@@ -205,6 +206,74 @@ async def test_what_kills_engines_runs_alone_and_is_then_given_up_and_its_neighb
     assert company[-1] == {"poison"}
     assert {reply.attempt for reply in replies.values()} == {1}
     assert replies.keys() == set(neighbours)
+
+
+async def test_a_worker_that_ends_while_it_notes_a_suspect_condemns_nobody(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note is with the broker, its confirmation not yet here, when the worker is cancelled."""
+    noted = anyio.Event()
+    stock = Suspects.note
+
+    async def note(suspects: Suspects, source: str, decision: str, *, alone: bool) -> None:
+        await stock(suspects, source, decision, alone=alone)
+        if alone and not noted.is_set():
+            noted.set()
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(Suspects, "note", note)
+    replies: list[DecisionReply] = []
+    queue = await Queue.connect(running.url)
+    pulls = queue.pulls(MODEL.hash, PARTITION)
+    async with connect_engine(running.url, MODEL, source="log1") as engine:
+
+        async def ask() -> None:
+            replies.append(await engine.decide(request()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            for number in (1, 2):  # drains count as deliveries too
+                delivery = await pulls.next(1)
+                while delivery is None:
+                    delivery = await pulls.next(1)
+                assert delivery.number == number
+                await delivery.hand_back()
+            async with working(running.url, Scripted()):
+                await noted.wait()
+            async with working(running.url, Scripted()):
+                await until(lambda: replies)
+    await queue.close()
+
+
+async def test_a_suspect_that_ran_well_is_answered_though_the_broker_was_away_then(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = Suspects.note
+
+    async def note(suspects: Suspects, source: str, decision: str, *, alone: bool) -> None:
+        if not alone:
+            raise QueueUnavailable("away")
+        await stock(suspects, source, decision, alone=alone)
+
+    monkeypatch.setattr(Suspects, "note", note)
+    await redeliver_after(running.url, MODEL, 0.5)
+    queue = await Queue.connect(running.url)
+    pulls = queue.pulls(MODEL.hash, PARTITION)
+    backend = Scripted()
+    async with (
+        connect_engine(running.url, MODEL, source="log1") as engine,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(engine.decide, request())
+        for _ in range(2):
+            delivery = await pulls.next(1)
+            while delivery is None:
+                delivery = await pulls.next(1)
+            await delivery.hand_back()
+        async with working(running.url, backend, ack_wait_s=0.5):
+            await until(lambda: queue.find_answer("log1", "d1"))
+    assert len(backend.asked) == 1
+    await queue.close()
 
 
 async def test_streams_that_are_deleted_delay_no_decision(running: RunningBroker) -> None:

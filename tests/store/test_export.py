@@ -162,6 +162,8 @@ BAD: dict[str, tuple[Edit, str]] = {
     "empty": (lambda _: [], "line 1"),
     "another format": (replaced(1, b"ostinato-matches", b"chess"), "line 1"),
     "no match": (replaced(1, b'"m1":6', b'"m1":0'), "line 1"),
+    "nested header": (replaced(1, b'"m1":6', b'"m1":' + b"[" * 9999), "line 1: not a file"),
+    "nested event": (replaced(10, b'"action":', b'"x":' + b"[" * 9999), "line 10: not an event"),
     "half a line": (lambda lines: [*lines[:9], lines[9][:50]], "line 10: not an event"),
     "not JSON": (replaced(10, b"{", b"["), "line 10: not an event"),
     "not hexadecimal": (replaced(10, b'"hash":"', b'"hash":"g'), "line 10: not an event"),
